@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Values as records: tensors, and the other things an operator is called with."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from npu_dispatch_inspect.records._base import record
+
+__all__ = [
+    "DTYPE_ABBREVIATIONS",
+    "Argument",
+    "Constant",
+    "SourceLocation",
+    "TensorSpec",
+    "Value",
+]
+
+DTYPE_ABBREVIATIONS: dict[str, str] = {
+    "float64": "f64",
+    "float32": "f32",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "complex32": "c32",
+    "complex64": "c64",
+    "complex128": "c128",
+    "int64": "i64",
+    "int32": "i32",
+    "int16": "i16",
+    "int8": "i8",
+    "uint64": "u64",
+    "uint32": "u32",
+    "uint16": "u16",
+    "uint8": "u8",
+    "bool": "b8",
+    "float8_e4m3fn": "f8e4m3fn",
+    "float8_e4m3fnuz": "f8e4m3fnuz",
+    "float8_e5m2": "f8e5m2",
+    "float8_e5m2fnuz": "f8e5m2fnuz",
+    "float8_e8m0fnu": "f8e8m0fnu",
+    "float4_e2m1fn_x2": "f4e2m1fnx2",
+}
+"""torch's own short spellings; a dtype that is not here is written in full."""
+
+
+@record
+class TensorSpec:
+    """What is known about one tensor at one moment, without its values.
+
+    An attribute that could not be read (a nested tensor has no single shape, a
+    sparse one no strides) is None and its name is in `unknown`: not known is
+    not the same as empty.
+    """
+
+    dtype: str
+    """torch's name without the prefix: ``"float32"``, ``"bfloat16"``."""
+    device: str
+    """``"cpu"``, ``"npu:0"``, ``"meta"``."""
+    shape: tuple[int | str, ...] | None = None
+    """Sizes in elements; a symbolic size is its expression as text (``"s0"``)."""
+    stride: tuple[int | str, ...] | None = None
+    """Steps in elements; None where the layout has none or they were not asked for."""
+    offset: int | str | None = None
+    """Storage offset in elements."""
+    layout: str = "strided"
+    """``"strided"``, ``"sparse_coo"``, ``"sparse_csr"``, ``"jagged"``, ..."""
+    requires_grad: bool = False
+    id: int | None = None
+    """The same tensor has the same id within one trace; ids are never reused."""
+    storage_id: int | None = None
+    """Views of one storage share it; None where there is no storage."""
+    subclass: str | None = None
+    """The Python class where it is not torch.Tensor: ``"Parameter"``, ``"DTensor"``."""
+    flags: tuple[str, ...] = ()
+    """``"conj"``, ``"neg"``, ``"wrapped_number"``, ``"fake"``, ``"quantized"``, ..."""
+    inner: tuple[Argument, ...] = ()
+    """The tensors inside a wrapper subclass, by attribute name."""
+    unknown: tuple[str, ...] = ()
+    """Names of the fields above that this tensor would not tell."""
+
+    @property
+    def abbreviated_dtype(self) -> str:
+        """``"f32"`` for float32; the full name where torch has no short one."""
+        return DTYPE_ABBREVIATIONS.get(self.dtype, self.dtype)
+
+    def __str__(self) -> str:
+        """``f32[32, 128]``, as torch's own tools write it."""
+        if self.shape is None:
+            return f"{self.abbreviated_dtype}[?]"
+        return f"{self.abbreviated_dtype}[{', '.join(map(str, self.shape))}]"
+
+
+@record
+class Constant:
+    """A value that is neither a tensor nor a plain Python number or text.
+
+    ``kind`` says what it was (``"dtype"``, ``"device"``, ``"layout"``,
+    ``"memory_format"``, ``"generator"``, ``"symint"``, ``"torchbind"``,
+    ``"callable"``, ``"object"``), ``text`` how torch writes it.
+    """
+
+    kind: str
+    text: str
+
+    def __str__(self) -> str:
+        """The text alone."""
+        return self.text
+
+
+Value: TypeAlias = (
+    "None | bool | int | float | complex | str | TensorSpec | Constant | tuple[Value, ...]"
+)
+"""What an argument or a result can be."""
+
+
+@record
+class Argument:
+    """One argument under the name that the operator's schema gives it."""
+
+    name: str
+    value: Value
+    default: bool = False
+    """The caller left it out; `value` is the schema's default."""
+    written: bool = False
+    """The schema says that the call writes to it (in-place, ``out=``)."""
+
+
+@record
+class SourceLocation:
+    """A line of the user's program."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        """``file:line in function``."""
+        return f"{self.file}:{self.line} in {self.function}"
