@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from npu_dispatch_inspect.records._base import record
+from attrs import frozen
 
 __all__ = ["Environment"]
 
 
-@record
+@frozen(kw_only=True)
 class Environment:
     """Versions, device and the switches that change routes.
 

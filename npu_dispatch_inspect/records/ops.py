@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import enum
 
-from npu_dispatch_inspect.records._base import record
+from attrs import frozen
+
 from npu_dispatch_inspect.records.values import (
     Argument,
     SourceLocation,
@@ -32,7 +33,7 @@ class Phase(enum.Enum):
         )
 
 
-@record
+@frozen(kw_only=True)
 class ExceptionRecord:
     """The exception with which a call ended."""
 
@@ -41,7 +42,7 @@ class ExceptionRecord:
     message: str
 
 
-@record
+@frozen(kw_only=True)
 class KernelChoice:
     """The kernel that a dispatcher call reached first."""
 
@@ -53,7 +54,7 @@ class KernelChoice:
     """``"RegisterNPU.cpp:34325"``; empty where the registration names none."""
 
 
-@record
+@frozen(kw_only=True)
 class OpRecord:
     """One call of one operator overload.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from npu_dispatch_inspect.records._base import record
+from attrs import frozen
 
 __all__ = [
     "DTYPE_ABBREVIATIONS",
@@ -43,7 +43,7 @@ DTYPE_ABBREVIATIONS: dict[str, str] = {
 """torch's own short spellings; a dtype that is not here is written in full."""
 
 
-@record
+@frozen(kw_only=True)
 class TensorSpec:
     """What is known about one tensor at one moment, without its values.
 
@@ -90,7 +90,7 @@ class TensorSpec:
         return f"{self.abbreviated_dtype}[{', '.join(map(str, self.shape))}]"
 
 
-@record
+@frozen(kw_only=True)
 class Constant:
     """A value that is neither a tensor nor a plain Python number or text.
 
@@ -113,7 +113,7 @@ Value: TypeAlias = (
 """What an argument or a result can be."""
 
 
-@record
+@frozen(kw_only=True)
 class Argument:
     """One argument under the name that the operator's schema gives it."""
 
@@ -125,7 +125,7 @@ class Argument:
     """The schema says that the call writes to it (in-place, ``out=``)."""
 
 
-@record
+@frozen(kw_only=True)
 class SourceLocation:
     """A line of the user's program."""
 
