@@ -5,7 +5,13 @@ Every message is one sentence that says what is wrong and what to do about it,
 so that the command line can print it as it is and exit with status 2.
 """
 
-__all__ = ["InspectError", "RecordError", "StandInError", "UsageError"]
+__all__ = [
+    "InspectError",
+    "RecordError",
+    "StandInError",
+    "UnknownNameError",
+    "UsageError",
+]
 
 
 class InspectError(Exception):
@@ -22,3 +28,14 @@ class RecordError(InspectError):
 
 class StandInError(InspectError):
     """The host stand-in for CANN cannot be built or loaded."""
+
+
+class UnknownNameError(UsageError, KeyError):
+    """A name (operator, overload, dispatch key) that is not there.
+
+    A KeyError as well, so that the mappings of this library behave as mappings.
+    """
+
+    def __str__(self) -> str:
+        """The sentence itself; KeyError alone would print it in quotes."""
+        return str(self.args[0])

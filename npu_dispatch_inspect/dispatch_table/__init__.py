@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The dispatcher's registration tables, and which kernel some tensors will reach."""
