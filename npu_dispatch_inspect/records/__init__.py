@@ -7,6 +7,22 @@ compared, stored, and read where torch is not installed.
 """
 
 from npu_dispatch_inspect.records.environment import Environment
+from npu_dispatch_inspect.records.logs import (
+    AclnnRecord,
+    AsyncErrorRecord,
+    DetailRecord,
+    ExecutionRecord,
+    FallbackWarning,
+    LoggedArgument,
+    LogRecord,
+    LogStyle,
+    MissingReason,
+    OpPluginCall,
+    QueueAction,
+    QueueRecord,
+    TaskKind,
+    TaskRecord,
+)
 from npu_dispatch_inspect.records.ops import (
     ExceptionRecord,
     KernelChoice,
@@ -23,14 +39,28 @@ from npu_dispatch_inspect.records.values import (
 )
 
 __all__ = [
+    "AclnnRecord",
     "Argument",
+    "AsyncErrorRecord",
     "Constant",
+    "DetailRecord",
     "Environment",
     "ExceptionRecord",
+    "ExecutionRecord",
+    "FallbackWarning",
     "KernelChoice",
+    "LogRecord",
+    "LogStyle",
+    "LoggedArgument",
+    "MissingReason",
+    "OpPluginCall",
     "OpRecord",
     "Phase",
+    "QueueAction",
+    "QueueRecord",
     "SourceLocation",
+    "TaskKind",
+    "TaskRecord",
     "TensorSpec",
     "Value",
     "tensors_in",
