@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The dispatcher's tables."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+__all__ = [
+    "computed_dump",
+    "decompositions",
+    "dispatch_key_names",
+    "higher_order_operators",
+    "jit_schemas",
+    "operator_names",
+    "overload_names",
+    "private_backend_name",
+    "python_kernels",
+    "python_kernels_of",
+    "registration_dump",
+    "torch_operator_name",
+]
+
+
+def registration_dump(name: str) -> str:
+    """Return who registered what for one operator; empty for an unknown name.
+
+    Seen in torch 2.1 to 2.14.
+    """
+    try:
+        return str(torch._C._dispatch_dump(name))
+    except RuntimeError:
+        return ""  # overloads such as "default" are refused rather than unknown
+
+
+def computed_dump(name: str) -> str:
+    """Return which kernel wins for each key; empty for an unknown name.
+
+    Seen in torch 2.1 to 2.14.
+    """
+    return str(torch._C._dispatch_dump_table(name))
+
+
+def operator_names() -> list[str]:
+    """Name every operator the dispatcher has at this moment.
+
+    The list grows as libraries load, so it is never kept. Seen in torch 2.1 to 2.14.
+    """
+    return list(torch._C._dispatch_get_all_op_names())
+
+
+def overload_names(operator: str) -> list[str]:
+    """Name the overloads of one operator, those of TorchScript among them.
+
+    Seen in torch 2.6 to 2.14.
+    """
+    schemas = torch._C._jit_get_schemas_for_operator(operator)
+    return [schema.overload_name for schema in schemas]
+
+
+def jit_schemas() -> Iterator[tuple[str, str]]:
+    """Yield qualified name and schema of everything TorchScript knows.
+
+    Seen in torch 2.1 to 2.14.
+    """
+    for schema in torch._C._jit_get_all_schemas():
+        suffix = f".{schema.overload_name}" if schema.overload_name else ""
+        yield f"{schema.name}{suffix}", str(schema)
+
+
+@functools.cache
+def dispatch_key_names() -> tuple[str, ...]:
+    """Name every dispatch key: the exported ones, and those only the tables show.
+
+    Seen in torch 2.1 to 2.14; `DispatchKey.__members__` lacks a few (``Tracer``).
+    """
+    names = dict.fromkeys(
+        name
+        for name in torch._C.DispatchKey.__members__
+        if not name.startswith(("StartOf", "EndOf"))
+    )
+    for line in computed_dump("aten::linear").splitlines():
+        names.setdefault(line.partition(": ")[0])
+    return tuple(names)
+
+
+def private_backend_name() -> str | None:
+    """Return what ``PrivateUse1`` was renamed to, None where it was not.
+
+    Seen in torch 2.1 to 2.14.
+    """
+    name = str(torch._C._get_privateuse1_backend_name())
+    return None if name == "privateuseone" else name
+
+
+def python_kernels() -> Iterator[tuple[str, str, Callable[..., Any]]]:
+    """Yield operator, key and function of every kernel registered in Python only.
+
+    Looks at overload objects that exist already; one that was never made has
+    none. Seen in torch 2.1 to 2.14 (`OpOverload.py_kernels`).
+    """
+    for namespace in list(vars(torch.ops).values()):
+        if not isinstance(namespace, torch._ops._OpNamespace):
+            continue
+        for packet in list(vars(namespace).values()):
+            if not isinstance(packet, torch._ops.OpOverloadPacket):
+                continue
+            for overload in list(vars(packet).values()):
+                if isinstance(overload, torch._ops.OpOverload):
+                    yield from _kernels_of(overload)
+
+
+def python_kernels_of(name: str) -> Iterator[tuple[str, str, Callable[..., Any]]]:
+    """Yield the same for one operator: ``"aten::add.Tensor"``.
+
+    Seen in torch 2.1 to 2.14.
+    """
+    namespace, _, rest = name.partition("::")
+    operator, _, overload = rest.partition(".")
+    group = vars(torch.ops).get(namespace)
+    packet = vars(group).get(operator) if group is not None else None
+    found = vars(packet).get(overload or "default") if packet is not None else None
+    if isinstance(found, torch._ops.OpOverload):
+        yield from _kernels_of(found)
+
+
+def decompositions() -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Yield operator and function of torch's decomposition table.
+
+    Seen in torch 2.1 to 2.14 (`torch._decomp.decomposition_table`).
+    """
+    from torch._decomp import decomposition_table  # noqa: PLC0415 - slow to import
+
+    for overload, function in decomposition_table.items():
+        if isinstance(overload, torch._ops.OpOverload):
+            yield overload.name(), function
+
+
+def higher_order_operators() -> Iterator[tuple[str, dict[str, Callable[..., Any]]]]:
+    """Yield name and Python kernels by key of every higher-order operator.
+
+    Seen in torch 2.1 to 2.14 (`torch._ops._higher_order_ops`).
+    """
+    for operator in list(torch._ops._higher_order_ops.values()):
+        kernels = {
+            _key_name(key): function for key, function in operator.py_kernels.items()
+        }
+        yield f"{operator.namespace}::{operator.name()}", kernels
+
+
+def torch_operator_name(operator: object) -> str | None:
+    """Return the dispatcher's name of a `torch.ops` object, None for anything else.
+
+    Seen in torch 2.1 to 2.14.
+    """
+    if isinstance(operator, torch._ops.OpOverload):
+        suffix = ".default" if operator._overloadname == "default" else ""
+        return f"{operator.name()}{suffix}"
+    if isinstance(operator, torch._ops.OpOverloadPacket):
+        return str(operator._qualified_op_name)
+    if isinstance(operator, torch._ops.HigherOrderOperator):
+        return f"{operator.namespace}::{operator.name()}"
+    return None
+
+
+def _kernels_of(
+    overload: torch._ops.OpOverload[Any, Any],
+) -> Iterator[tuple[str, str, Callable[..., Any]]]:
+    for key, function in list(overload.py_kernels.items()):
+        yield overload.name(), _key_name(key), function
+
+
+def _key_name(key: object) -> str:
+    if isinstance(key, torch._C.DispatchKey):
+        return str(torch._C._dispatch_key_name(key))
+    return str(key)  # a TorchDispatchMode class, on some higher-order operators
