@@ -76,8 +76,11 @@ class OpRecord:
     outputs: tuple[Value, ...] | None = None
     """None where the call raised or where outputs were not recorded."""
     phase: Phase = Phase.FORWARD
+    root: str | None = None
+    """Class of the outermost module; a second instance of it is ``"Net#2"``."""
     module: str | None = None
-    """``"encoder.layers.0.linear1"``; empty text for the root module itself."""
+    """``"encoder.layers.0.linear1"``, from the root down; empty text for the root
+    itself, None outside any module. ``"a|b"`` where one module has two names."""
     module_type: str | None = None
     """Class of that module: ``"Linear"``."""
     forward_index: int | None = None

@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Raw rows to records: the cold half of tracing, run when somebody looks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+from npu_dispatch_inspect._torch_private import modes
+from npu_dispatch_inspect.capture import _frames
+from npu_dispatch_inspect.capture._describe import Opaque
+from npu_dispatch_inspect.capture._recorder import Row
+from npu_dispatch_inspect.capture._scopes import Scope
+from npu_dispatch_inspect.records import (
+    Argument,
+    Constant,
+    ExceptionRecord,
+    KernelChoice,
+    OpRecord,
+    Phase,
+    SourceLocation,
+    TensorSpec,
+    Value,
+)
+
+__all__ = ["Builder", "KeyReader"]
+
+MAX_NODES = 65_536
+"""So many autograd nodes are remembered; a backward call of an older one has no
+forward call. Without a bound a streamed trace would not stay small."""
+MAX_SPECS = 65_536
+
+KeyReader = Callable[[Any, Any], "tuple[tuple[str, ...], KernelChoice | None]"]
+"""Turns (operator, recorded key set) into key names and the kernel they reach."""
+
+
+class Builder:
+    """Makes records of raw rows; what was learnt of earlier rows is kept.
+
+    Args:
+        sites: the recorder's sites, by number in the order they were met.
+        started_ns: the recorder's zero of time.
+        thread: identity of the thread that gets number 0.
+        first_node: the number of that thread's next autograd node at the start.
+        below_autograd: the engine sees calls after their autograd node is made.
+        read_keys: reads recorded key sets; None where the engine records none.
+    """
+
+    def __init__(
+        self,
+        *,
+        sites: dict[_frames.Site, int],
+        started_ns: int,
+        thread: int,
+        first_node: int,
+        below_autograd: bool,
+        read_keys: KeyReader | None = None,
+    ) -> None:
+        self._sites = sites
+        self._started = started_ns
+        self._threads = {thread: 0}
+        self._below_autograd = below_autograd
+        self._read_keys = read_keys
+        self._places: list[tuple[SourceLocation | None, int]] = []
+        self._plans: dict[Any, list[tuple[str, bool, Any, bool]] | None] = {}
+        self._specs: dict[Any, TensorSpec] = {}
+        self._nodes: dict[int, tuple[int | None, Scope, int]] = {}
+        self._last: dict[int, tuple[int, int, Scope]] = {
+            thread: (first_node, -1, Scope(thread))
+        }
+        self._keys: dict[Any, tuple[tuple[str, ...], KernelChoice | None]] = {}
+
+    def records(self, rows: Iterable[Row]) -> list[OpRecord]:
+        """Records of rows, in the order in which the calls began."""
+        return [self._record(row) for row in sorted(rows, key=lambda row: row[0])]
+
+    def _record(self, row: Row) -> OpRecord:
+        index, op, args, kwargs, scope, _, site, node, parent, depth, start = row[:11]
+        keyset, outputs, duration, error = row[11:15]
+        source, marks = self._place(site)
+        thread = self._threads.setdefault(scope.thread, len(self._threads))
+        phase = _phase(node, marks)
+        forward: int | None = None
+        owner = scope
+        recomputed = False
+        if node is not None:
+            recomputed = bool(marks & _frames.CHECKPOINT)
+            known = self._nodes.get(node[1])
+            if known is not None and not recomputed:
+                forward = known[0]
+                if forward is not None:
+                    owner = known[1]
+        self._note_node(row, owner)
+        keys, kernel = self._read(op, keyset)
+        name, overload = _op_name(op)
+        return OpRecord(
+            index=index,
+            name=name,
+            overload=overload,
+            parent=None if parent < 0 else parent,
+            depth=depth,
+            inputs=self._inputs(op, args, kwargs),
+            outputs=None if error or args is None else self._outputs(outputs),
+            phase=phase,
+            root=owner.root,
+            module=owner.path,
+            module_type=owner.type,
+            forward_index=forward,
+            recomputed=recomputed,
+            compiled=marks & _frames.COMPILED == _frames.COMPILED,
+            regions=owner.regions,
+            thread=thread,
+            source=source,
+            autograd_node=node[0] or None if node is not None else None,
+            keys=keys,
+            kernel=kernel,
+            start_ns=start - self._started,
+            duration_ns=duration,
+            exception=ExceptionRecord(type=error[0], message=error[1])
+            if error
+            else None,
+        )
+
+    def _note_node(self, row: Row, owner: Scope) -> None:
+        """Remember which call made the autograd nodes that came up since the last.
+
+        Autograd numbers its nodes per thread, and the number moves when a node is
+        made. Below autograd the node is there before the call is seen, so the
+        call at which the number has moved made it; above, the call before that.
+        """
+        index, thread, sequence = row[0], row[4].thread, row[5]
+        before = self._last.get(thread)
+        if before is not None and sequence > before[0]:
+            if self._below_autograd:
+                self._made(sequence - 1, index, owner, thread)
+            else:
+                self._made(before[0], before[1], before[2], thread)
+        self._last[thread] = (sequence, index, owner)
+
+    def _made(self, node: int, index: int, owner: Scope, thread: int) -> None:
+        known = self._nodes.get(node)
+        if known is not None and known[2] != thread:
+            # Two threads made a node of this number: which one a backward call
+            # belongs to cannot be told.
+            self._nodes[node] = (None, Scope(thread), thread)
+            return
+        self._nodes[node] = (index, owner, thread)
+        if len(self._nodes) > MAX_NODES:
+            del self._nodes[next(iter(self._nodes))]
+
+    def _place(self, site: int) -> tuple[SourceLocation | None, int]:
+        if site >= len(self._places):
+            for code, offset, marks in list(self._sites)[len(self._places) :]:
+                source = None if code is None else _frames.locate(code, offset)
+                self._places.append((source, marks))
+        return self._places[site]
+
+    def _read(
+        self, op: Any, keyset: Any
+    ) -> tuple[tuple[str, ...] | None, KernelChoice | None]:
+        if keyset is None or self._read_keys is None:
+            return None, None
+        key = (op, keyset)
+        if key not in self._keys:
+            self._keys[key] = self._read_keys(op, keyset)
+        return self._keys[key]
+
+    def _inputs(
+        self, op: Any, args: Any, kwargs: dict[str, Any] | None
+    ) -> tuple[Argument, ...]:
+        if args is None:
+            return ()
+        if op not in self._plans:
+            self._plans[op] = modes.schema_arguments(op)
+        plan = self._plans[op]
+        kwargs = kwargs or {}
+        if plan is None:
+            return tuple(
+                Argument(name=name, value=self._value(value))
+                for name, value in (
+                    *((f"args[{number}]", value) for number, value in enumerate(args)),
+                    *kwargs.items(),
+                )
+            )
+        made = []
+        for number, (name, has_default, default, written) in enumerate(plan):
+            if number < len(args):
+                value = self._value(args[number])
+            elif name in kwargs:
+                value = self._value(kwargs[name])
+            elif has_default:
+                made.append(
+                    Argument(name=name, value=self._value(default), default=True)
+                )
+                continue
+            else:
+                continue
+            made.append(Argument(name=name, value=value, written=written))
+        return tuple(made)
+
+    def _outputs(self, raw: Any) -> tuple[Value, ...]:
+        # A list is several results; anything else is one.
+        if isinstance(raw, list):
+            return tuple(self._value(each) for each in raw)
+        return () if raw is None else (self._value(raw),)
+
+    def _value(self, raw: Any) -> Value:
+        if raw is None or isinstance(raw, (bool, int, float, complex, str)):
+            return raw
+        if isinstance(raw, list):
+            return tuple(self._value(each) for each in raw)
+        if isinstance(raw, Opaque):
+            return Constant(kind=raw.kind, text=raw.text)
+        if isinstance(raw, tuple):
+            spec = self._specs.get(raw)
+            if spec is None:
+                if len(self._specs) > MAX_SPECS:
+                    self._specs.clear()
+                spec = self._specs[raw] = self._tensor(raw)
+            return spec
+        return _constant(raw)
+
+    def _tensor(self, raw: tuple[Any, ...]) -> TensorSpec:
+        if len(raw) == 2:  # noqa: PLR2004 - (number, fields): the odd tensors
+            return self._odd_tensor(raw[0], dict(raw[1]))
+        number, storage, shape, stride, offset, dtype, device, grad = raw[:8]
+        parameter, neg, conj = raw[8:]
+        return TensorSpec(
+            dtype=_text(dtype),
+            device=str(device),
+            shape=tuple(shape),
+            stride=tuple(stride),
+            offset=offset,
+            requires_grad=grad,
+            id=number,
+            storage_id=storage,
+            subclass="Parameter" if parameter else None,
+            flags=tuple(
+                flag for flag, on in (("conj", conj), ("neg", neg)) if on
+            ),
+        )
+
+    def _odd_tensor(self, number: int, fields: dict[str, Any]) -> TensorSpec:
+        unknown = fields["unknown"]
+        inner = tuple(
+            Argument(name=name, value=self._value(row))
+            for name, row in fields.get("inner", ())
+        )
+        return TensorSpec(
+            dtype=_text(fields.get("dtype", "unknown")),
+            device=str(fields.get("device", "unknown")),
+            shape=fields.get("shape"),
+            stride=fields.get("stride"),
+            offset=fields.get("offset"),
+            layout=_text(fields.get("layout", "unknown")),
+            requires_grad=bool(fields.get("requires_grad", False)),
+            id=number,
+            storage_id=fields.get("storage_id"),
+            subclass=fields.get("subclass"),
+            flags=fields["flags"],
+            inner=inner,
+            unknown=unknown,
+        )
+
+
+def _phase(node: Any, marks: int) -> Phase:
+    if node is not None or marks & _frames.SEED:
+        return Phase.BACKWARD
+    if marks & _frames.STEP:
+        return Phase.OPTIMIZER
+    if marks & _frames.OTHER:
+        return Phase.OTHER
+    return Phase.FORWARD
+
+
+def _op_name(op: Any) -> tuple[str, str]:
+    schema = getattr(op, "_schema", None)
+    if schema is not None:
+        return schema.name, schema.overload_name or "default"
+    namespace = getattr(op, "namespace", "higher_order")
+    return f"{namespace}::{op.name()}", "default"
+
+
+def _text(value: Any) -> str:
+    """torch's spelling without the prefix: ``float32``, ``strided``."""
+    return str(value).removeprefix("torch.")
+
+
+def _constant(raw: Any) -> Constant:
+    for kind in (torch.dtype, torch.device, torch.layout, torch.memory_format):
+        if isinstance(raw, kind):
+            return Constant(kind=kind.__name__, text=_text(raw))
+    return Constant(kind="object", text=type(raw).__qualname__)

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Engine "dispatch_mode": a private TorchDispatchMode that feeds a recorder."""
+
+from __future__ import annotations
+
+import threading
+from types import MethodType
+from typing import Any
+
+from npu_dispatch_inspect._torch_private import modes
+from npu_dispatch_inspect.capture._recorder import Recorder
+
+__all__ = ["DispatchModeEngine"]
+
+
+class _TracerMode(modes.mode_class):
+    """The mode itself. What it does per call is set on the instance.
+
+    An instance attribute replaces the method that torch wraps for Dynamo; the
+    function is hidden from Dynamo by its code object instead, which costs
+    nothing per call.
+    """
+
+    # Without these two, higher-order operators raise in the user's program, and
+    # a compiled function called inside the block never runs compiled again.
+    supports_higher_order_operators = True
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        return True
+
+
+class DispatchModeEngine:
+    """Switches the mode on and off for one thread; see `Recorder` for the rows."""
+
+    name = "dispatch_mode"
+    below_autograd = True
+    read_keys = None
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._mode = _TracerMode()
+        self._mode.__torch_dispatch__ = MethodType(_dispatcher(recorder), self._mode)
+
+    def start(self) -> None:
+        """Push the mode on this thread's stack."""
+        modes.push_mode(self._mode)
+
+    def stop(self) -> None:
+        """Take the mode off this thread's stack, wherever it stands."""
+        modes.pop_mode(self._mode)
+
+
+def _dispatcher(recorder: Recorder) -> Any:
+    begin, end, fail = recorder.begin, recorder.end, recorder.fail
+    reentered: dict[int, Any] = {}
+    get_ident = threading.get_ident
+
+    def dispatch(
+        mode: Any, op: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if types and reentered and reentered.get(get_ident()) is op:
+            # The second visit of one call: let the subclass handle it, with the
+            # mode on, so that what it does inside is recorded as well.
+            del reentered[get_ident()]
+            return NotImplemented
+        row = begin(op, args, kwargs)
+        try:
+            if types and modes.opens_subclass(types):
+                reentered[get_ident()] = op
+                try:
+                    with mode:
+                        result = op(*args, **(kwargs or {}))
+                finally:
+                    reentered.pop(get_ident(), None)
+            elif not hasattr(op, "_schema") and (inner := modes.eager_kernel(op)):
+                with mode:
+                    result = inner(*args, **(kwargs or {}))
+            elif kwargs:
+                result = op(*args, **kwargs)
+            else:
+                result = op(*args)
+        except BaseException as error:
+            fail(row, error)
+            raise
+        end(row, result)
+        return result
+
+    modes.hide_from_dynamo(dispatch)
+    return dispatch

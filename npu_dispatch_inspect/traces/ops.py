@@ -1,0 +1,392 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A trace of operator calls: an ordered, immutable set of records with queries."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol, overload
+
+from attrs import frozen
+
+from npu_dispatch_inspect.records import Environment, OpRecord, Phase
+
+__all__ = ["CallNode", "Flow", "OpTrace", "TraceSource"]
+
+
+@frozen(kw_only=True)
+class CallNode:
+    """One call and the calls made inside it, in order."""
+
+    record: OpRecord
+    children: tuple[CallNode, ...] = ()
+
+    def walk(self) -> Iterator[OpRecord]:
+        """This call and everything below it, in the order of the calls."""
+        yield self.record
+        for child in self.children:
+            yield from child.walk()
+
+
+@frozen(kw_only=True)
+class Flow:
+    """Where the tensors of one call came from and where its results went."""
+
+    record: OpRecord
+    makers: tuple[OpRecord, ...]
+    """The last call before it that returned or wrote each input tensor."""
+    users: tuple[OpRecord, ...]
+    """Later calls that took one of its results as an input."""
+
+
+class TraceSource(Protocol):
+    """A block that is still being traced, or whose records are not built yet."""
+
+    finished: bool
+    """True once the block has ended: the records will not change again."""
+
+    def snapshot(self) -> OpTrace:
+        """What has been recorded so far, as a trace of its own."""
+
+
+class OpTrace(Sequence[OpRecord]):
+    """Operator calls in the order in which they began.
+
+    A slice or a query gives a smaller trace whose records keep the index they
+    had, so a position in a part is a position in the whole.
+
+    Inside the traced block a trace shows what has been recorded so far; once the
+    block has ended it is an immutable value. Records are built when they are
+    first looked at.
+
+    Args:
+        records: the calls.
+        environment: where they were made.
+        engine: ``"dispatch_mode"`` sees what reaches `__torch_dispatch__`;
+            ``"dispatcher"`` sees every dispatcher call, composites and calls
+            inside kernels included.
+        label: a name for people.
+        truncated: `max_ops` was reached; calls after the last are missing.
+        notes: what this trace could not see, a sentence each.
+    """
+
+    __slots__ = (
+        "_engine",
+        "_environment",
+        "_label",
+        "_notes",
+        "_records",
+        "_source",
+        "_truncated",
+    )
+
+    def __init__(
+        self,
+        *,
+        records: Iterable[OpRecord] = (),
+        environment: Environment,
+        engine: str = "dispatch_mode",
+        label: str | None = None,
+        truncated: bool = False,
+        notes: tuple[str, ...] = (),
+    ) -> None:
+        self._records = tuple(records)
+        self._environment = environment
+        self._engine = engine
+        self._label = label
+        self._truncated = truncated
+        self._notes = notes
+        self._source: TraceSource | None = None
+
+    @classmethod
+    def of_source(cls, source: TraceSource) -> OpTrace:
+        """A trace that asks ``source`` when somebody looks."""
+        trace = cls.__new__(cls)
+        trace._source = source
+        return trace
+
+    def _now(self) -> OpTrace:
+        """Self once the records are here for good, else a snapshot."""
+        source = self._source
+        if source is None:
+            return self
+        finished = source.finished
+        snapshot = source.snapshot()
+        if not finished:
+            return snapshot
+        for name in self.__slots__:
+            setattr(self, name, getattr(snapshot, name))
+        return self
+
+    def _with(self, records: Iterable[OpRecord]) -> OpTrace:
+        now = self._now()
+        return OpTrace(
+            records=records,
+            environment=now._environment,
+            engine=now._engine,
+            label=now._label,
+            truncated=now._truncated,
+            notes=now._notes,
+        )
+
+    @property
+    def records(self) -> tuple[OpRecord, ...]:
+        """The calls."""
+        return self._now()._records
+
+    @property
+    def environment(self) -> Environment:
+        """Where the calls were made."""
+        return self._now()._environment
+
+    @property
+    def engine(self) -> str:
+        """``"dispatch_mode"`` or ``"dispatcher"``."""
+        return self._now()._engine
+
+    @property
+    def label(self) -> str | None:
+        """The name given to the block."""
+        return self._now()._label
+
+    @property
+    def truncated(self) -> bool:
+        """`max_ops` was reached: calls after the last record are missing."""
+        return self._now()._truncated
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What this trace could not see, a sentence each."""
+        return self._now()._notes
+
+    def _key(self) -> tuple[object, ...]:
+        now = self._now()
+        return (
+            now._records,
+            now._environment,
+            now._engine,
+            now._label,
+            now._truncated,
+            now._notes,
+        )
+
+    def __eq__(self, other: object) -> bool:
+        """Equal in every field, never equal to a list of names."""
+        if not isinstance(other, OpTrace):
+            return NotImplemented
+        return self._key() == other._key()
+
+    def __hash__(self) -> int:
+        """By value, as equality."""
+        return hash(self._key())
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickled and copied as the plain value that it is by now."""
+        return (_rebuild, self._key())
+
+    @overload
+    def __getitem__(self, key: int) -> OpRecord: ...
+
+    @overload
+    def __getitem__(self, key: slice) -> OpTrace: ...
+
+    def __getitem__(self, key: int | slice) -> OpRecord | OpTrace:
+        """The record at a position of this trace, or a part of it."""
+        if isinstance(key, slice):
+            return self._with(self.records[key])
+        return self.records[key]
+
+    def __len__(self) -> int:
+        """How many calls."""
+        return len(self.records)
+
+    def __repr__(self) -> str:
+        """Short and code-like; `print` shows the table."""
+        label = f"{self.label!r}, " if self.label else ""
+        return f"OpTrace({label}{len(self.records)} ops, engine={self.engine!r})"
+
+    def __str__(self) -> str:
+        """The trace as a table."""
+        from npu_dispatch_inspect.display.text import op_table
+
+        return op_table(self)
+
+    @property
+    def complete(self) -> bool:
+        """False where something is known to be missing."""
+        return not self.truncated and not self.notes
+
+    @property
+    def ops(self) -> tuple[OpRecord, ...]:
+        """The records; another name for `records`."""
+        return self.records
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """``("aten::t", "aten::addmm")``: operators without overloads, in order."""
+        return tuple(each.name for each in self.records)
+
+    @property
+    def qualified_names(self) -> tuple[str, ...]:
+        """As `names`, with the overload where it is not the default one."""
+        return tuple(each.qualified_name for each in self.records)
+
+    @property
+    def forward(self) -> OpTrace:
+        """The calls of the forward phase."""
+        return self.filter(phase=Phase.FORWARD)
+
+    @property
+    def backward(self) -> OpTrace:
+        """The calls of the backward phase."""
+        return self.filter(phase=Phase.BACKWARD)
+
+    @property
+    def optimizer(self) -> OpTrace:
+        """The calls inside an optimizer's step."""
+        return self.filter(phase=Phase.OPTIMIZER)
+
+    def filter(
+        self,
+        predicate: Callable[[OpRecord], bool] | None = None,
+        *,
+        name: str | None = None,
+        phase: Phase | str | None = None,
+        module: str | None = None,
+    ) -> OpTrace:
+        """The calls for which every given condition holds.
+
+        Args:
+            predicate: a function of the record.
+            name: a glob over the operator, with or without its overload.
+            phase: a `Phase` or its value.
+            module: a glob over the module path.
+        """
+        wanted = Phase(phase) if phase is not None else None
+
+        def keep(record: OpRecord) -> bool:
+            return (
+                (predicate is None or predicate(record))
+                and (wanted is None or record.phase is wanted)
+                and (name is None or _matches(record, name))
+                and (
+                    module is None
+                    or (
+                        record.module is not None
+                        and fnmatch.fnmatchcase(record.module, module)
+                    )
+                )
+            )
+
+        return self._with(filter(keep, self.records))
+
+    def in_module(self, pattern: str) -> OpTrace:
+        """The calls made in modules whose path matches a glob: ``"encoder.*"``."""
+        return self.filter(module=pattern)
+
+    def in_region(self, name: str) -> OpTrace:
+        """The calls made inside `region` blocks whose name matches a glob."""
+        return self.filter(
+            lambda record: any(
+                fnmatch.fnmatchcase(each, name) for each in record.regions
+            )
+        )
+
+    def without(self, *names: str | Iterable[str]) -> OpTrace:
+        """Leave out operators: globs, or a set of names such as `VIEW_OPS`."""
+        patterns: list[str] = []
+        exact: set[str] = set()
+        for each in names:
+            if isinstance(each, str):
+                patterns.append(each)
+            else:
+                exact.update(each)
+        return self.filter(
+            lambda record: record.name not in exact
+            and record.qualified_name not in exact
+            and not any(_matches(record, pattern) for pattern in patterns)
+        )
+
+    def find(self, name: str) -> OpTrace:
+        """The calls of an operator: a glob, with or without an overload."""
+        return self.filter(name=name)
+
+    def counts(self) -> dict[str, int]:
+        """Calls per operator, the most frequent first, then by name."""
+        counted = Counter(self.names)
+        return dict(sorted(counted.items(), key=lambda item: (-item[1], item[0])))
+
+    def tree(self) -> tuple[CallNode, ...]:
+        """The calls nested as they were made.
+
+        A call whose parent is not in this trace stands at the top.
+        """
+        present = {each.index for each in self.records}
+        below: dict[int | None, list[OpRecord]] = {}
+        for each in self.records:
+            parent = each.parent if each.parent in present else None
+            below.setdefault(parent, []).append(each)
+        nodes: dict[int, CallNode] = {}
+        # From the last to the first: children begin after their parent, so they
+        # are made by the time it is reached, without recursion.
+        for each in reversed(self.records):
+            children = tuple(nodes[child.index] for child in below.get(each.index, ()))
+            nodes[each.index] = CallNode(record=each, children=children)
+        return tuple(nodes[each.index] for each in below.get(None, ()))
+
+    def flow(self, record: OpRecord) -> Flow:
+        """Who made the inputs of a call, and who used its results.
+
+        Works on tensor identity within this trace: a tensor made before the
+        block has no maker.
+        """
+        wanted = {spec.id for spec in record.input_tensors}
+        made = {spec.id for spec in record.output_tensors} - {None}
+        makers: dict[int | None, OpRecord] = {}
+        users: list[OpRecord] = []
+        for each in self.records:
+            if each.index < record.index:
+                touched = {spec.id for spec in each.output_tensors}
+                for identity in touched & wanted:
+                    makers[identity] = each
+            elif each.index > record.index and any(
+                spec.id in made for spec in each.input_tensors
+            ):
+                users.append(each)
+        unique = {each.index: each for each in makers.values()}
+        return Flow(
+            record=record,
+            makers=tuple(unique[index] for index in sorted(unique)),
+            users=tuple(users),
+        )
+
+    def to_text(self) -> str:
+        """The stable text: no ids, times, addresses or absolute paths."""
+        from npu_dispatch_inspect.display.text import op_table
+
+        return op_table(self)
+
+
+def _matches(record: OpRecord, pattern: str) -> bool:
+    return fnmatch.fnmatchcase(record.name, pattern) or fnmatch.fnmatchcase(
+        f"{record.name}.{record.overload}", pattern
+    )
+
+
+def _rebuild(
+    records: tuple[OpRecord, ...],
+    environment: Environment,
+    engine: str,
+    label: str | None,
+    truncated: bool,  # noqa: FBT001 - called by pickle, by position
+    notes: tuple[str, ...],
+) -> OpTrace:
+    return OpTrace(
+        records=records,
+        environment=environment,
+        engine=engine,
+        label=label,
+        truncated=truncated,
+        notes=notes,
+    )
