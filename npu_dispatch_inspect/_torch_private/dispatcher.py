@@ -8,20 +8,20 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch._decomp import decomposition_table
 
 __all__ = [
+    "DECOMPOSITION",
+    "all_schemas",
     "computed_dump",
-    "decompositions",
     "dispatch_key_names",
     "higher_order_operators",
-    "jit_schemas",
     "operator_names",
-    "overload_names",
     "private_backend_name",
     "python_kernels",
     "python_kernels_of",
     "registration_dump",
-    "torch_operator_name",
+    "schemas_of",
 ]
 
 
@@ -52,23 +52,22 @@ def operator_names() -> list[str]:
     return list(torch._C._dispatch_get_all_op_names())
 
 
-def overload_names(operator: str) -> list[str]:
-    """Name the overloads of one operator, those of TorchScript among them.
+def schemas_of(operator: str) -> Iterator[tuple[str, object]]:
+    """Yield qualified name and schema of each overload, those of TorchScript too.
 
     Seen in torch 2.6 to 2.14.
     """
-    schemas = torch._C._jit_get_schemas_for_operator(operator)
-    return [schema.overload_name for schema in schemas]
+    for schema in torch._C._jit_get_schemas_for_operator(operator):
+        yield _qualified(schema), schema
 
 
-def jit_schemas() -> Iterator[tuple[str, str]]:
+def all_schemas() -> Iterator[tuple[str, object]]:
     """Yield qualified name and schema of everything TorchScript knows.
 
     Seen in torch 2.1 to 2.14.
     """
     for schema in torch._C._jit_get_all_schemas():
-        suffix = f".{schema.overload_name}" if schema.overload_name else ""
-        yield f"{schema.name}{suffix}", str(schema)
+        yield _qualified(schema), schema
 
 
 @functools.cache
@@ -96,11 +95,17 @@ def private_backend_name() -> str | None:
     return None if name == "privateuseone" else name
 
 
+DECOMPOSITION = "decomposition"
+"""Stands for a key where torch's decomposition table has a function."""
+
+
 def python_kernels() -> Iterator[tuple[str, str, Callable[..., Any]]]:
     """Yield operator, key and function of every kernel registered in Python only.
 
     Looks at overload objects that exist already; one that was never made has
-    none. Seen in torch 2.1 to 2.14 (`OpOverload.py_kernels`).
+    none. Functions of the decomposition table come with `DECOMPOSITION` for a
+    key. Seen in torch 2.1 to 2.14 (`OpOverload.py_kernels`,
+    `torch._decomp.decomposition_table`).
     """
     for namespace in list(vars(torch.ops).values()):
         if not isinstance(namespace, torch._ops._OpNamespace):
@@ -127,18 +132,6 @@ def python_kernels_of(name: str) -> Iterator[tuple[str, str, Callable[..., Any]]
         yield from _kernels_of(found)
 
 
-def decompositions() -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Yield operator and function of torch's decomposition table.
-
-    Seen in torch 2.1 to 2.14 (`torch._decomp.decomposition_table`).
-    """
-    from torch._decomp import decomposition_table  # noqa: PLC0415 - slow to import
-
-    for overload, function in decomposition_table.items():
-        if isinstance(overload, torch._ops.OpOverload):
-            yield overload.name(), function
-
-
 def higher_order_operators() -> Iterator[tuple[str, dict[str, Callable[..., Any]]]]:
     """Yield name and Python kernels by key of every higher-order operator.
 
@@ -151,26 +144,19 @@ def higher_order_operators() -> Iterator[tuple[str, dict[str, Callable[..., Any]
         yield f"{operator.namespace}::{operator.name()}", kernels
 
 
-def torch_operator_name(operator: object) -> str | None:
-    """Return the dispatcher's name of a `torch.ops` object, None for anything else.
-
-    Seen in torch 2.1 to 2.14.
-    """
-    if isinstance(operator, torch._ops.OpOverload):
-        suffix = ".default" if operator._overloadname == "default" else ""
-        return f"{operator.name()}{suffix}"
-    if isinstance(operator, torch._ops.OpOverloadPacket):
-        return str(operator._qualified_op_name)
-    if isinstance(operator, torch._ops.HigherOrderOperator):
-        return f"{operator.namespace}::{operator.name()}"
-    return None
-
-
 def _kernels_of(
     overload: torch._ops.OpOverload[Any, Any],
 ) -> Iterator[tuple[str, str, Callable[..., Any]]]:
     for key, function in list(overload.py_kernels.items()):
         yield overload.name(), _key_name(key), function
+    decomposition = decomposition_table.get(overload)
+    if decomposition is not None:
+        yield overload.name(), DECOMPOSITION, decomposition
+
+
+def _qualified(schema: torch._C.FunctionSchema) -> str:
+    suffix = f".{schema.overload_name}" if schema.overload_name else ""
+    return f"{schema.name}{suffix}"
 
 
 def _key_name(key: object) -> str:

@@ -118,7 +118,7 @@ class Recorder:
                 else None,
                 scope,
                 sequence_number(),
-                walk(get_frame(2), beyond),
+                walk(get_frame(1).f_back, beyond),
                 node,
                 stack[-1][0] if stack else -1,
                 len(stack),

@@ -23,6 +23,8 @@ from __future__ import annotations
 
 import re
 
+from attrs import fields
+
 from npu_dispatch_inspect.errors import RecordError
 from npu_dispatch_inspect.records.registrations import (
     ComputedKernel,
@@ -51,6 +53,13 @@ _DEFAULT_MARK = " (default)"
 
 _Site = tuple["str | None", "int | None", str]
 
+# A registry makes 124,000 of these; filling the slots takes half the time of a
+# frozen class's own __init__ with keywords.
+_new = object.__new__
+_set_key, _set_kind, _set_file, _set_line, _set_note, _set_fallthrough = (
+    vars(ComputedKernel)[each.name].__set__ for each in fields(ComputedKernel)
+)
+
 
 def split_name(qualified: str) -> tuple[str, str]:
     """``"aten::add.Tensor"`` to ``("aten::add", "Tensor")``."""
@@ -70,6 +79,7 @@ class DumpParser:
         self._keys = keys
         self._kernels: dict[str, ComputedKernel] = {}
         self._values: dict[str, tuple[str, bool, _Site]] = {}
+        self._sites: dict[str, _Site] = {}
 
     def operator(
         self, dump: str, table: str, python_kernels: tuple[PythonKernel, ...] = ()
@@ -105,7 +115,7 @@ class DumpParser:
             ),
             alias_analysis_default=by_default,
             registrations=tuple(
-                _parse_registration(qualified, line) for line in lines[body:]
+                self._parse_registration(qualified, line) for line in lines[body:]
             ),
             kernels=self.kernels(table),
             python_kernels=python_kernels,
@@ -149,13 +159,45 @@ class DumpParser:
                 _parse_site(match["debug"]),
             )
         kind, fallthrough, (file, number, note) = parsed
-        return ComputedKernel(
+        kernel = _new(ComputedKernel)
+        _set_key(kernel, key)
+        _set_kind(kernel, kind)
+        _set_file(kernel, file)
+        _set_line(kernel, number)
+        _set_note(kernel, note)
+        _set_fallthrough(kernel, fallthrough)
+        return kernel
+
+    def _parse_registration(self, operator: str, line: str) -> KernelRegistration:
+        match = _REGISTRATION.fullmatch(line)
+        if match is None:
+            raise _unreadable(line)
+        (
+            key,
+            alias,
+            inactive,
+            debug,
+            signature,
+            fallthrough,
+            boxed,
+            unboxed,
+        ) = match.groups()
+        site = self._sites.get(debug)
+        if site is None:
+            site = self._sites[debug] = _parse_site(debug)
+        file, number, note = site
+        return KernelRegistration(
+            operator=operator,
             key=key,
-            kind=kind,
             file=file,
             line=number,
             note=note,
-            fallthrough=fallthrough,
+            signature=None if signature == _NO_SIGNATURE else signature,
+            boxed=boxed is not None,
+            unboxed=unboxed is not None,
+            fallthrough=fallthrough is not None,
+            alias=alias is not None,
+            active=inactive is None,
         )
 
 
@@ -202,27 +244,6 @@ def _after(lines: list[str], index: int, label: str) -> str:
     if index >= len(lines) or not lines[index].startswith(label):
         raise _unreadable(lines[index] if index < len(lines) else "(end of text)")
     return lines[index][len(label) :]
-
-
-def _parse_registration(operator: str, line: str) -> KernelRegistration:
-    match = _REGISTRATION.fullmatch(line)
-    if match is None:
-        raise _unreadable(line)
-    file, number, note = _parse_site(match["debug"])
-    signature = match["signature"]
-    return KernelRegistration(
-        operator=operator,
-        key=match["key"],
-        file=file,
-        line=number,
-        note=note,
-        signature=None if signature == _NO_SIGNATURE else signature,
-        boxed=match["boxed"] is not None,
-        unboxed=match["unboxed"] is not None,
-        fallthrough=match["fallthrough"] is not None,
-        alias=match["alias"] is not None,
-        active=match["inactive"] is None,
-    )
 
 
 def _parse_site(debug: str) -> _Site:

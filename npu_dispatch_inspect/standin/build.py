@@ -235,6 +235,9 @@ def _compile(scratch: Path, needs: Needs, compiler: list[str], version: str) -> 
     }
     names.unlink()
     empty.unlink()
+    # torch_npu's import looks for these in the folder of a CANN installation.
+    for part in ("compiler", "opp", "runtime"):
+        (scratch / part).mkdir()
     text = json.dumps(manifest, indent=1) + "\n"
     (scratch / _MANIFEST).write_text(text, encoding="utf-8")
 

@@ -7,8 +7,10 @@
  */
 #include "standin.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MAX_DEVICES 64
@@ -16,17 +18,7 @@
 #define OPTION_LENGTH 256
 #define JIT_COMPILE_OPTION 10
 
-struct ndi_device_model ndi_model = {
-    .soc_name = "Ascend910B1",
-    .device_count = 1,
-    .cube_cores = 24,
-    .vector_cores = 48,
-    .memory_bytes = (size_t)64 << 30,
-    .inf_nan = 1,
-    .bf16 = 1,
-    .cann_version = "8.5.0",
-    .driver_version = "25.3.0",
-};
+struct ndi_device_model ndi_model;
 
 static int32_t contexts[MAX_DEVICES];
 static __thread int32_t current_device = -1;
@@ -39,14 +31,28 @@ struct limits {
 
 static struct limits device_limits[MAX_DEVICES];
 
-NDI_EXPORT void ndi_configure(const struct ndi_device_model *model)
+/*
+ * The loader says in the environment what device to be, so that child processes, which
+ * inherit it, are on the same one.
+ */
+__attribute__((constructor)) static void configure(void)
 {
-    ndi_model = *model;
+    const char *text = getenv("NPU_DISPATCH_INSPECT_STANDIN_DEVICE");
+    struct ndi_device_model *model = &ndi_model;
+    if (!text ||
+        sscanf(text,
+               "%63[^:]:%" SCNu32 ":%" SCNd64 ":%" SCNd64 ":%zu:%d:%d:%31[^:]:%31[^:]",
+               model->soc_name, &model->device_count, &model->cube_cores,
+               &model->vector_cores, &model->memory_bytes, &model->jit_compile,
+               &model->newer_family, model->cann_version, model->driver_version) != 9) {
+        fprintf(stderr, "npu_dispatch_inspect: the stand-in's libraries are to be loaded "
+                        "with standin.load() only.\n");
+        return;
+    }
     for (int32_t i = 0; i < MAX_DEVICES; i++)
         contexts[i] = i;
-    memset(compile_options, 0, sizeof compile_options);
     strcpy(compile_options[JIT_COMPILE_OPTION],
-           ndi_model.jit_compile ? "enable" : "disable");
+           model->jit_compile ? "enable" : "disable");
 }
 
 void ndi_set_error(const char *format, ...)
@@ -76,6 +82,7 @@ static int valid_device(int32_t device)
 NDI_EXPORT int aclInit(const char *config)
 {
     (void)config;
+    ndi_watch_lookups();
     return NDI_OK;
 }
 
@@ -256,10 +263,10 @@ NDI_EXPORT int aclGetCannAttribute(int attribute, int32_t *value)
 {
     switch (attribute) {
     case 0:
-        *value = (int32_t)ndi_model.inf_nan;
+        *value = ndi_model.newer_family;
         return NDI_OK;
     case 1:
-        *value = (int32_t)ndi_model.bf16;
+        *value = ndi_model.newer_family;
         return NDI_OK;
     case 2:
         /* "the operator binaries are there", which is so in every current CANN */

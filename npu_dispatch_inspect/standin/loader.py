@@ -5,29 +5,43 @@ from __future__ import annotations
 
 import ctypes
 import os
-import sys
-from importlib.metadata import PackageNotFoundError, distribution
-from importlib.util import find_spec
+import threading
 from pathlib import Path
 
 import attrs
 
 from npu_dispatch_inspect.errors import StandInError
-from npu_dispatch_inspect.standin.build import Build, find_or_build
+from npu_dispatch_inspect.standin.build import RUNTIME, find_or_build
+from npu_dispatch_inspect.standin.checks import (
+    check_arguments,
+    check_moment,
+    check_no_cann,
+    find_installed,
+)
+from npu_dispatch_inspect.standin.devices import DeviceModel, model_of
 
-__all__ = ["StandIn", "info", "is_loaded", "load"]
+__all__ = ["StandIn", "info", "is_loaded", "load", "missing_functions"]
+
+# How the libraries learn what device to be; read in device.c.
+_DEVICE_VARIABLE = "NPU_DISPATCH_INSPECT_STANDIN_DEVICE"
+
+# No driver is asked for anything; torch_npu compares it with what it needs.
+_DRIVER_VERSION = "25.5.0"
+
+# A real CANN's own operator packages would be opened from here.
+_CUSTOM_OPERATORS_VARIABLE = "ASCEND_CUSTOM_OPP_PATH"
 
 
 @attrs.frozen(kw_only=True)
 class StandIn:
-    """The stand-in this process runs on.
+    """The stand-in a process runs on.
 
     Attributes:
         device_name: what ``torch.npu.get_device_name()`` answers.
         device_count: how many such devices there are.
         values: ``"none"``: no kernel computes anything.
         torch_npu_version: the wheel it was made for.
-        folder: where the libraries are.
+        folder: where its libraries lie.
     """
 
     device_name: str
@@ -37,58 +51,155 @@ class StandIn:
     folder: str
 
 
+_lock = threading.Lock()
 _loaded: StandIn | None = None
-# Libraries stay loaded as long as the process lives; ctypes would not unload them
-# either, the names only say so.
-_handles: list[ctypes.CDLL] = []
-
-
-def is_loaded() -> bool:
-    """Tell whether this process runs on the stand-in."""
-    return _loaded is not None
-
-
-def info() -> StandIn | None:
-    """Describe the stand-in this process runs on, or return None."""
-    return _loaded
-
-
-class _Model(ctypes.Structure):
-    """struct ndi_device_model of standin.h."""
-
-    _fields_ = (
-        ("soc_name", ctypes.c_char * 64),
-        ("device_count", ctypes.c_uint32),
-        ("cube_cores", ctypes.c_int64),
-        ("vector_cores", ctypes.c_int64),
-        ("memory_bytes", ctypes.c_size_t),
-        ("jit_compile", ctypes.c_int64),
-        ("inf_nan", ctypes.c_int64),
-        ("bf16", ctypes.c_int64),
-        ("cann_version", ctypes.c_char * 32),
-        ("driver_version", ctypes.c_char * 32),
-    )
 
 
 def load(
     device_name: str = "Ascend910B1", device_count: int = 1, *, force: bool = False
 ) -> StandIn:
-    """Make ``import torch, torch_npu`` work on a machine without an NPU."""
-    global _loaded  # noqa: PLW0603 - a process has one stand-in
-    torch_npu = Path(find_spec("torch_npu").submodule_search_locations[0])
-    torch = Path(find_spec("torch").submodule_search_locations[0])
-    version = distribution("torch_npu").version
-    build = find_or_build(torch_npu, torch, version)
-    for name in build.libraries:
-        _handles.append(ctypes.CDLL(str(build.folder / "lib64" / name)))
-    model = _Model(
-        soc_name=device_name.encode(), device_count=device_count,
-        cube_cores=24, vector_cores=48, memory_bytes=64 << 30, jit_compile=0,
-        inf_nan=1, bf16=1, cann_version=b"8.5.0", driver_version=b"25.3.0",
+    """Make ``import torch`` find an NPU, on a machine that has neither NPU nor CANN.
+
+    Must be called before torch is imported, and does not import it. The libraries
+    torch_npu wants from CANN are built from what the installed wheel asks for, once,
+    and kept in the user's cache folder. The real torch_npu then runs on top of them:
+    its dispatcher registrations, kernels, task queue and log lines are real, only the
+    arithmetic below is missing.
+
+    Child processes inherit the stand-in through their environment
+    (``LD_LIBRARY_PATH``, ``ASCEND_HOME_PATH`` and one variable of its own).
+
+    Args:
+        device_name: a device the installed torch_npu knows. It decides, among other
+            things, whether operators go through aclnn or through aclop.
+        device_count: how many devices to show.
+        force: load it even though there is a real CANN, which is then left aside.
+
+    Returns:
+        What was loaded; the same as ``info()`` from then on.
+
+    Raises:
+        StandInError: it cannot be loaded here and now; the message says what to do.
+    """
+    global _loaded  # noqa: PLW0603 - a process has one stand-in, as it has one CANN
+    check_arguments(device_name, device_count)
+    with _lock:
+        present = info()
+        if present is not None:
+            _check_same(present, device_name, device_count)
+            _loaded = present
+            return present
+        check_moment()
+        if not force:
+            check_no_cann()
+        installed = find_installed()
+        build = find_or_build(installed.torch_npu, installed.torch, installed.version)
+        model = model_of(device_name, build.devices)
+        made = StandIn(
+            device_name=device_name,
+            device_count=device_count,
+            torch_npu_version=installed.version,
+            folder=str(build.folder),
+        )
+        _set_environment(made, model, installed.cann)
+        for name in build.libraries:
+            _open(build.folder / "lib64" / name)
+        _loaded = made
+        return made
+
+
+def info() -> StandIn | None:
+    """Describe the stand-in this process runs on; None on a device, or without torch_npu."""
+    return _loaded if _loaded is not None else _inherited()
+
+
+def is_loaded() -> bool:
+    """Tell whether this process runs on the stand-in."""
+    return info() is not None
+
+
+def missing_functions() -> tuple[str, ...]:
+    """Return the names torch_npu looked up in the stand-in and did not find.
+
+    Optional extras of CANN are among them, whose absence torch_npu takes in its
+    stride. A public function (``acl...``, ``aclnn...``, ``Hccl...``) is also named on
+    standard error when it is asked for.
+    """
+    runtime = _runtime() if is_loaded() else None
+    if runtime is None:
+        return ()
+    name_at = runtime.ndi_missing_name
+    name_at.argtypes = [ctypes.c_size_t]
+    name_at.restype = ctypes.c_char_p
+    names: list[str] = []
+    while (name := name_at(len(names))) is not None:
+        names.append(name.decode())
+    return tuple(names)
+
+
+def _check_same(present: StandIn, device_name: str, device_count: int) -> None:
+    if (present.device_name, present.device_count) != (device_name, device_count):
+        message = (
+            f"The stand-in is already loaded as {present.device_count} x "
+            f"{present.device_name}, and a process can have one only; start a new "
+            f"process for {device_count} x {device_name}."
+        )
+        raise StandInError(message)
+
+
+def _set_environment(made: StandIn, model: DeviceModel, cann: str) -> None:
+    fields = (
+        made.device_name,
+        made.device_count,
+        model.cube_cores,
+        model.vector_cores,
+        model.memory_bytes,
+        int(model.jit_compile),
+        int(model.newer_family),
+        cann,
+        _DRIVER_VERSION,
+        made.torch_npu_version,
+        made.folder,
     )
-    _handles[0].ndi_configure(ctypes.byref(model))
-    _loaded = StandIn(
-        device_name=device_name, device_count=device_count,
-        torch_npu_version=version, folder=str(build.folder),
+    os.environ[_DEVICE_VARIABLE] = ":".join(str(field) for field in fields)
+    # As CANN's set_env.sh would: torch_npu's import asks for both.
+    os.environ["ASCEND_HOME_PATH"] = made.folder
+    os.environ["ASCEND_OPP_PATH"] = str(Path(made.folder) / "opp")
+    os.environ.pop(_CUSTOM_OPERATORS_VARIABLE, None)
+    libraries = str(Path(made.folder) / "lib64")
+    path = os.environ.get("LD_LIBRARY_PATH")
+    if libraries not in (path or "").split(":"):
+        os.environ["LD_LIBRARY_PATH"] = f"{libraries}:{path}" if path else libraries
+
+
+def _open(path: Path) -> None:
+    try:
+        # ctypes never unloads, so the handle need not be kept.
+        ctypes.CDLL(str(path))
+    except OSError as error:
+        message = (
+            f"The stand-in's library {path} cannot be loaded ({error}); remove the "
+            f"folder {path.parents[1]} and try again."
+        )
+        raise StandInError(message) from error
+
+
+def _runtime() -> ctypes.CDLL | None:
+    """Return the stand-in's library if this process has it, without loading it."""
+    try:
+        return ctypes.CDLL(RUNTIME, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+    except (OSError, AttributeError):  # not loaded, or a system without RTLD_NOLOAD
+        return None
+
+
+def _inherited() -> StandIn | None:
+    """Recognise a stand-in that came from a parent process, once torch_npu has it."""
+    fields = os.environ.get(_DEVICE_VARIABLE, "").split(":", 10)
+    if len(fields) != 11 or _runtime() is None:  # noqa: PLR2004 - see _set_environment
+        return None
+    return StandIn(
+        device_name=fields[0],
+        device_count=int(fields[1]),
+        torch_npu_version=fields[9],
+        folder=fields[10],
     )
-    return _loaded

@@ -24,9 +24,8 @@ struct ndi_device_model {
     int64_t cube_cores;
     int64_t vector_cores;
     size_t memory_bytes;
-    int64_t jit_compile; /* what CANN answers for this family when nobody chose */
-    int64_t inf_nan;     /* overflow gives inf and nan instead of saturating */
-    int64_t bf16;
+    int jit_compile;  /* what CANN answers for this family when nobody chose */
+    int newer_family; /* 910B and later: bf16, and overflow gives inf and nan */
     char cann_version[32];
     char driver_version[32];
 };
@@ -38,5 +37,8 @@ void ndi_set_error(const char *format, ...) __attribute__((format(printf, 1, 2))
 
 /* The device the calling thread works on. */
 int32_t ndi_current_device(void);
+
+/* From now on, say which names libtorch_npu.so looks up in vain. */
+void ndi_watch_lookups(void);
 
 #endif
