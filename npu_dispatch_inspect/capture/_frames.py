@@ -73,13 +73,12 @@ def _folder(path: str) -> str:
 
 @cache
 def _internal_folders() -> tuple[str, ...]:
-    """Folders whose files are never the user's line."""
+    """Folders whose files are never the user's line: torch's and the tracer's own."""
     site = os.path.dirname(torch.__path__[0])
-    here = os.path.dirname(os.path.dirname(__file__))
     return (
         _folder(torch.__path__[0]),
         _folder(os.path.join(site, "torch_npu")),
-        _folder(here),
+        _folder(os.path.dirname(__file__)),
     )
 
 

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""``demo``: trace `nn.Linear` and a transformer training step."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib.util import find_spec
+from typing import Any
+
+from npu_dispatch_inspect.cli import _standin
+from npu_dispatch_inspect.errors import StandInError
+
+__all__ = ["add_parser"]
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the parser's ``commands``."""
+    parser = commands.add_parser(
+        "demo",
+        help="trace nn.Linear and a transformer training step",
+        description="Trace nn.Linear(128, 64), forward and backward, and a training "
+        "step of a small transformer layer, on npu:0 where torch_npu is installed "
+        "(on the stand-in where CANN is not) and else on the CPU.",
+    )
+    _standin.add_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the trace of both programs."""
+    _load_what_is_needed(options)
+    import torch
+    from torch import nn
+
+    from npu_dispatch_inspect.capture.ops import trace_ops
+    from npu_dispatch_inspect.display.text import environment_line
+
+    device = "npu:0" if getattr(torch, "npu", None) and torch.npu.is_available() else "cpu"
+    linear = nn.Linear(128, 64).to(device)
+    inputs = torch.randn(32, 128, device=device)
+    with trace_ops() as trace:
+        linear(inputs).sum().backward()
+    print(f"nn.Linear(128, 64) on {device}, forward and backward\n")
+    print(trace)
+
+    layer = nn.TransformerEncoderLayer(64, 4, 128, batch_first=True).to(device)
+    optimizer = torch.optim.AdamW(layer.parameters())
+    words = torch.randn(2, 16, 64, device=device)
+    with trace_ops() as step:
+        layer(words).pow(2).mean().backward()
+        optimizer.step()
+    print(f"\nOne training step of nn.TransformerEncoderLayer(64, 4, 128) on {device}\n")
+    for name, part in (
+        ("forward", step.forward),
+        ("backward", step.backward),
+        ("optimizer", step.optimizer),
+    ):
+        counts = ", ".join(
+            f"{op} {count}" if count > 1 else op
+            for op, count in list(part.counts().items())[:8]
+        )
+        print(f"{name:9}  {len(part):3} calls: {counts}, ...")
+    print(f"\n{environment_line(step.environment)}")
+    return 0
+
+
+def _load_what_is_needed(options: argparse.Namespace) -> None:
+    if options.stand_in:
+        _standin.load_if_asked(options)
+        return
+    if "torch" in sys.modules or find_spec("torch_npu") is None:
+        return
+    from npu_dispatch_inspect import standin
+    from npu_dispatch_inspect.standin.checks import check_no_cann
+
+    try:
+        check_no_cann()
+    except StandInError:
+        return  # a real CANN is here, and with it perhaps a real device
+    standin.load(options.device_name, options.device_count)

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Load the stand-in before anything imports torch, and watch every test for leaks."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from importlib.util import find_spec
+
+import pytest
+
+from npu_dispatch_inspect import standin
+from npu_dispatch_inspect.standin.checks import check_no_cann
+
+HAS_NPU = find_spec("torch_npu") is not None
+
+if HAS_NPU and "torch" not in sys.modules:
+    check_no_cann()
+    standin.load(device_count=2)
+
+
+def pytest_collection_modifyitems(items):
+    """Skip what needs torch_npu where it is not installed."""
+    if HAS_NPU:
+        return
+    skip = pytest.mark.skip(reason="torch_npu is not installed")
+    for item in items:
+        if item.get_closest_marker("npu"):
+            item.add_marker(skip)
+
+
+@pytest.fixture(scope="session", params=["cpu", pytest.param("npu", marks=pytest.mark.npu)])
+def device(request):
+    """Each device in turn; npu is the real torch_npu on the stand-in."""
+    return "cpu" if request.param == "cpu" else "npu:0"
+
+
+def _state():
+    """Everything a tracer touches and must put back."""
+    import torch
+    import torch.nn.modules.module as module
+    from torch.utils import _python_dispatch as modes
+
+    return {
+        "dispatch mode stack": torch._C._len_torch_dispatch_stack(),
+        "function mode stack": torch._C._len_torch_function_stack(),
+        "in a dispatch mode": modes._is_in_torch_dispatch_mode,
+        "in a mode Dynamo respects": getattr(
+            modes, "_is_in_any_mode_without_ignore_compile_internals", None
+        ),
+        "Module.__call__": torch.nn.Module.__call__,
+        "Thread.start": threading.Thread.start,
+        "Tensor._make_subclass": torch.Tensor.__dict__.get("_make_subclass"),
+        "global module hooks": module._has_any_global_hook(),
+        "included keys": str(torch._C._dispatch_tls_local_include_set()),
+        "excluded keys": str(torch._C._dispatch_tls_local_exclude_set()),
+        "grad mode": torch.is_grad_enabled(),
+        "inference mode": torch.is_inference_mode_enabled(),
+        "autocast": torch.is_autocast_enabled("cpu"),
+        "stdout": os.fstat(1).st_ino,
+        "stderr": os.fstat(2).st_ino,
+        "environment": dict(os.environ),
+    }
+
+
+@pytest.fixture(autouse=True)
+def leak_guard(monkeypatch):
+    """Fail a test that leaves a mode, hook, patch, descriptor or variable behind."""
+    if "torch" not in sys.modules:
+        yield
+        return
+    before = _state()
+    yield
+    monkeypatch.undo()
+    after = _state()
+    ignore = {"PYTEST_CURRENT_TEST"}
+    for each in (before, after):
+        for name in ignore:
+            each["environment"].pop(name, None)
+    left = {name: (before[name], after[name]) for name in before if before[name] != after[name]}
+    assert not left, f"the test left something behind: {left}"
