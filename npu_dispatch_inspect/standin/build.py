@@ -31,7 +31,7 @@ CACHE_VARIABLE = "NPU_DISPATCH_INSPECT_CACHE"
 #: The library with all the code; the others only carry the names CANN uses.
 RUNTIME = "libnpu_dispatch_inspect_standin.so"
 
-_FLAGS = ("-std=gnu11", "-O1", "-fPIC", "-fvisibility=hidden", "-shared")
+_FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-fvisibility=hidden", "-shared")
 _MANIFEST = "manifest.json"
 _BUILDING = ".building-"
 _ABANDONED_AFTER_SECONDS = 3600.0

@@ -26,13 +26,18 @@ __all__ = ["Needs", "discover"]
 # So an unversioned name that no installed package provides is CANN's.
 _UNVERSIONED = re.compile(r"^lib[\w+-]+\.so$")
 
-# Libraries torch_npu opens by name without needing them at link time, and cannot do
-# without. Others it opens (libdcmi, libmspti, libascend_ml, ...) are optional: on a
-# machine without them torch_npu goes on, and so it does here.
+# Libraries of CANN that torch_npu opens by name without needing them at link time: a
+# failure to open one ends as an error of whatever asked. Libraries of the driver or of
+# separate packages (libdcmi, libascend_hal, liblcal, ...) are left out on purpose:
+# torch_npu goes on without them, as it does on machines that lack them.
 _OPENED_AT_RUN_TIME = (
     "libacl_op_compiler",
+    "libascend_dump",
+    "libascend_ml",
     "libascendcl",
+    "libascendsk",
     "libhccl",
+    "libhcomm",
     "libmsprofiler",
     "libnnopbase",
     "libopapi",
@@ -101,7 +106,7 @@ def discover(torch_npu: Path, torch: Path) -> Needs:
     undefined = {name for name in undefined if not hasattr(process, name)}
     text = (torch_npu / "lib" / "libtorch_npu.so").read_bytes()
     libraries.update(
-        f"{name}.so" for name in _OPENED_AT_RUN_TIME if name.encode() in text
+        f"{name}.so" for name in _OPENED_AT_RUN_TIME if name.encode() + b"\0" in text
     )
     asked = {name.decode() for name in _FUNCTION_NAME.findall(text)}
     devices = {name.decode() for name in _DEVICE_NAME.findall(text)}

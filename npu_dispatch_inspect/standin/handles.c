@@ -7,22 +7,17 @@
  * depends on the data (nonzero, masked_select, unique): with no data looked at, the
  * answer is the size torch_npu allocated, that is the largest possible one.
  */
-#include "standin.h"
+#include "handles.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-struct tensor {
-    uint64_t dims;
-    int64_t sizes[];
-};
 
 struct list {
     uint64_t length;
     void *items[];
 };
 
-/* A scalar or an array of plain values: nobody reads them, so only the handle exists. */
+/* An array of plain values: nobody reads them, so only the handle exists. */
 struct plain {
     uint64_t length;
 };
@@ -47,14 +42,18 @@ NDI_EXPORT void *aclCreateTensor(const int64_t *sizes, uint64_t dims, int type,
                                  const int64_t *strides, int64_t offset, int format,
                                  const int64_t *storage, uint64_t storage_dims, void *data)
 {
-    (void)type, (void)strides, (void)offset, (void)format;
-    (void)storage, (void)storage_dims, (void)data;
-    struct tensor *made = malloc(sizeof *made + dims * sizeof *sizes);
+    (void)format, (void)storage, (void)storage_dims;
+    struct ndi_tensor *made = malloc(sizeof *made + 2 * dims * sizeof *sizes);
     if (!made)
         return NULL;
+    made->type = type;
+    made->offset = offset;
+    made->data = data;
     made->dims = dims;
-    if (dims)
-        memcpy(made->sizes, sizes, dims * sizeof *sizes);
+    if (dims) {
+        memcpy(ndi_sizes(made), sizes, dims * sizeof *sizes);
+        memcpy(ndi_strides(made), strides, dims * sizeof *strides);
+    }
     return made;
 }
 
@@ -65,14 +64,14 @@ NDI_EXPORT int aclDestroyTensor(const void *tensor)
 
 NDI_EXPORT int aclGetViewShape(const void *handle, int64_t **sizes, uint64_t *dims)
 {
-    const struct tensor *tensor = handle;
+    struct ndi_tensor *tensor = (void *)handle;
     if (!tensor)
         return NDI_INVALID_PARAM;
     /* The caller deletes this array; at least one element, as it may be empty. */
     *sizes = malloc((tensor->dims + 1) * sizeof **sizes);
     if (!*sizes)
         return NDI_OUT_OF_MEMORY;
-    memcpy(*sizes, tensor->sizes, tensor->dims * sizeof **sizes);
+    memcpy(*sizes, ndi_sizes(tensor), tensor->dims * sizeof **sizes);
     *dims = tensor->dims;
     return NDI_OK;
 }
@@ -81,14 +80,23 @@ NDI_EXPORT int aclGetViewShape(const void *handle, int64_t **sizes, uint64_t *di
 
 NDI_EXPORT void *aclCreateScalar(void *value, int type)
 {
-    (void)value, (void)type;
-    return make_plain(1);
+    struct ndi_scalar *made = calloc(1, sizeof *made);
+    if (!made)
+        return NULL;
+    made->type = type;
+    memcpy(made->bytes, value, ndi_type_size(type));
+    return made;
 }
 
 NDI_EXPORT void *aclCreateIntArray(const int64_t *values, uint64_t length)
 {
-    (void)values;
-    return make_plain(length);
+    struct ndi_int_array *made = malloc(sizeof *made + length * sizeof *values);
+    if (!made)
+        return NULL;
+    made->length = length;
+    if (length)
+        memcpy(made->values, values, length * sizeof *values);
+    return made;
 }
 
 NDI_EXPORT void *aclCreateFloatArray(const float *values, uint64_t length)

@@ -98,7 +98,7 @@ static void set_slot(void **slot)
     /* The slot may lie in a part made read-only after relocation; it is left
      * writable, which it is in objects linked without that protection too. */
     if (mprotect(start, page, PROT_READ | PROT_WRITE) == 0)
-        *slot = (void *)watched_dlsym;
+        *slot = __extension__(void *)watched_dlsym;
 }
 
 static void redirect(ElfW(Addr) base, const ElfW(Rela) *entries, size_t bytes,

@@ -4,60 +4,110 @@
  *
  * Blocks come from anonymous mmap, hence zero-filled and only backed by real pages
  * once touched: torch_npu may reserve gigabytes of "device" memory on a small host.
- * The page in front of a block remembers its size, as free is not told.
  */
 #include "standin.h"
 
-#include <stdatomic.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#define HEADER 4096
-#define MAGIC 0x6e64692d626c6f63ull
+/* Where an address lies, in the numbers of aclrtMemLocationType. */
+enum place { HOST = 0, DEVICE = 1, UNKNOWN = 2 };
 
-struct header {
-    uint64_t magic;
-    size_t mapped;
-    size_t counted; /* bytes that count as device memory; 0 for host memory */
+enum origin { MAPPED, REGISTERED, PHYSICAL };
+
+struct block {
+    struct block *next;
+    char *start;
+    size_t size;
+    enum place place;
+    enum origin origin;
 };
 
-static atomic_size_t device_bytes_used;
+/* Few and far between: torch_npu's own allocators hand out parts of large blocks. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct block *blocks;
+static size_t device_bytes;
 
-static int allocate(void **out, size_t size, size_t counted)
+/* The link to the block this address begins, or to NULL. Call it with the lock. */
+static struct block **link_of(const void *start)
 {
-    *out = NULL;
-    size_t used = atomic_fetch_add(&device_bytes_used, counted) + counted;
-    if (counted && used > ndi_model.memory_bytes) {
-        atomic_fetch_sub(&device_bytes_used, counted);
-        ndi_set_error("the stand-in's device has %zu bytes, %zu are in use, %zu more "
-                      "were asked for",
-                      ndi_model.memory_bytes, used - counted, counted);
+    struct block **link = &blocks;
+    while (*link && (*link)->start != start)
+        link = &(*link)->next;
+    return link;
+}
+
+static int add_block(struct block **out, size_t size, enum place place, enum origin origin)
+{
+    struct block *block = calloc(1, sizeof *block);
+    if (!block)
+        return NDI_OUT_OF_MEMORY;
+    block->size = size;
+    block->place = place;
+    block->origin = origin;
+    pthread_mutex_lock(&lock);
+    int fits = place != DEVICE || size <= ndi_model.memory_bytes - device_bytes;
+    if (fits) {
+        if (place == DEVICE)
+            device_bytes += size;
+        block->next = blocks;
+        blocks = block;
+    }
+    pthread_mutex_unlock(&lock);
+    if (!fits) {
+        ndi_set_error("the stand-in's device memory of %zu bytes has no %zu bytes left",
+                      ndi_model.memory_bytes, size);
+        free(block);
         return NDI_OUT_OF_MEMORY;
     }
-    size_t mapped = (size + HEADER + 4095) & ~(size_t)4095;
-    char *base = mmap(NULL, mapped, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (base == MAP_FAILED) {
-        atomic_fetch_sub(&device_bytes_used, counted);
-        ndi_set_error("the host refused %zu bytes for the stand-in's device memory", size);
-        return NDI_OUT_OF_MEMORY;
-    }
-    *(struct header *)base = (struct header){MAGIC, mapped, counted};
-    *out = base + HEADER;
+    *out = block;
     return NDI_OK;
 }
 
-static int release(void *block)
+static int remove_block(const void *start)
 {
+    pthread_mutex_lock(&lock);
+    struct block **link = link_of(start);
+    struct block *block = *link;
+    if (block) {
+        *link = block->next;
+        if (block->place == DEVICE)
+            device_bytes -= block->size;
+    }
+    pthread_mutex_unlock(&lock);
     if (!block)
-        return NDI_OK;
-    struct header *header = (struct header *)((char *)block - HEADER);
-    if (header->magic != MAGIC)
         return NDI_INVALID_PARAM;
-    atomic_fetch_sub(&device_bytes_used, header->counted);
-    munmap(header, header->mapped);
+    if (block->origin == MAPPED)
+        munmap(block->start, block->size ? block->size : 1);
+    free(block);
     return NDI_OK;
+}
+
+static int allocate(void **out, size_t size, enum place place)
+{
+    *out = NULL;
+    void *start = mmap(NULL, size ? size : 1, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (start == MAP_FAILED) {
+        ndi_set_error("the host refused %zu bytes for the stand-in's memory", size);
+        return NDI_OUT_OF_MEMORY;
+    }
+    struct block *block;
+    int status = add_block(&block, size, place, MAPPED);
+    if (status != NDI_OK) {
+        munmap(start, size ? size : 1);
+        return status;
+    }
+    block->start = start;
+    *out = start;
+    return NDI_OK;
+}
+
+static int release(void *start)
+{
+    return start ? remove_block(start) : NDI_OK;
 }
 
 /* ---- device memory ---- */
@@ -65,25 +115,25 @@ static int release(void *block)
 NDI_EXPORT int aclrtMalloc(void **block, size_t size, int policy)
 {
     (void)policy;
-    return allocate(block, size, size);
+    return allocate(block, size, DEVICE);
 }
 
 NDI_EXPORT int aclrtMallocAlign32(void **block, size_t size, int policy)
 {
     (void)policy;
-    return allocate(block, size, size);
+    return allocate(block, size, DEVICE);
 }
 
 NDI_EXPORT int aclrtMallocCached(void **block, size_t size, int policy)
 {
     (void)policy;
-    return allocate(block, size, size);
+    return allocate(block, size, DEVICE);
 }
 
 NDI_EXPORT int aclrtMallocWithCfg(void **block, size_t size, int policy, void *config)
 {
     (void)policy, (void)config;
-    return allocate(block, size, size);
+    return allocate(block, size, DEVICE);
 }
 
 NDI_EXPORT int aclrtFree(void *block)
@@ -94,9 +144,10 @@ NDI_EXPORT int aclrtFree(void *block)
 NDI_EXPORT int aclrtGetMemInfo(int attribute, size_t *free_bytes, size_t *total)
 {
     (void)attribute;
-    size_t used = atomic_load(&device_bytes_used);
+    pthread_mutex_lock(&lock);
     *total = ndi_model.memory_bytes;
-    *free_bytes = used < *total ? *total - used : 0;
+    *free_bytes = *total - device_bytes;
+    pthread_mutex_unlock(&lock);
     return NDI_OK;
 }
 
@@ -118,13 +169,13 @@ NDI_EXPORT int aclrtGetMemUceInfo(int32_t device, void *errors, size_t room, siz
 
 NDI_EXPORT int aclrtMallocHost(void **block, size_t size)
 {
-    return allocate(block, size, 0);
+    return allocate(block, size, HOST);
 }
 
 NDI_EXPORT int aclrtMallocHostWithCfg(void **block, uint64_t size, void *config)
 {
     (void)config;
-    return allocate(block, size, 0);
+    return allocate(block, size, HOST);
 }
 
 NDI_EXPORT int aclrtFreeHost(void *block)
@@ -132,10 +183,45 @@ NDI_EXPORT int aclrtFreeHost(void *block)
     return release(block);
 }
 
+static int register_host(void *start, size_t size)
+{
+    struct block *block;
+    int status = add_block(&block, size, HOST, REGISTERED);
+    if (status == NDI_OK)
+        block->start = start;
+    return status;
+}
+
 NDI_EXPORT int aclrtHostRegister(void *host, uint64_t size, int kind, void **device)
 {
-    (void)size, (void)kind;
+    (void)kind;
     *device = host;
+    return register_host(host, size);
+}
+
+NDI_EXPORT int aclrtHostRegisterV2(void *host, uint64_t size, uint32_t flags)
+{
+    (void)flags;
+    return register_host(host, size);
+}
+
+NDI_EXPORT int aclrtHostUnregister(void *host)
+{
+    return remove_block(host);
+}
+
+NDI_EXPORT int aclrtPointerGetAttributes(const void *pointer, uint32_t *attributes)
+{
+    /* aclrtPtrAttributes: location id, location type, page size, four reserved */
+    memset(attributes, 0, 7 * sizeof *attributes);
+    attributes[1] = UNKNOWN;
+    attributes[2] = 4096;
+    pthread_mutex_lock(&lock);
+    for (const struct block *block = blocks; block; block = block->next)
+        if ((const char *)pointer >= block->start &&
+            (const char *)pointer < block->start + block->size)
+            attributes[1] = block->place == HOST ? HOST : DEVICE;
+    pthread_mutex_unlock(&lock);
     return NDI_OK;
 }
 
@@ -239,15 +325,12 @@ NDI_EXPORT int aclrtMemsetAsync(void *block, size_t room, int32_t value, size_t 
 
 /* ---- expandable segments: addresses are reserved first and backed later ---- */
 
-struct physical {
-    size_t size;
-};
-
 NDI_EXPORT int aclrtReserveMemAddress(void **address, size_t size, size_t alignment,
                                       void *wanted, uint64_t flags)
 {
     (void)alignment, (void)wanted, (void)flags;
-    return allocate(address, size, 0);
+    /* Counted as device memory when it is backed, not yet here. */
+    return allocate(address, size, UNKNOWN);
 }
 
 NDI_EXPORT int aclrtReleaseMemAddress(void *address)
@@ -259,35 +342,17 @@ NDI_EXPORT int aclrtMallocPhysical(void **handle, size_t size, const void *prope
                                    uint64_t flags)
 {
     (void)properties, (void)flags;
-    struct physical *physical = malloc(sizeof *physical);
-    size_t used = atomic_fetch_add(&device_bytes_used, size) + size;
-    if (!physical || used > ndi_model.memory_bytes) {
-        atomic_fetch_sub(&device_bytes_used, size);
-        free(physical);
-        return NDI_OUT_OF_MEMORY;
-    }
-    physical->size = size;
-    *handle = physical;
+    struct block *block;
+    int status = add_block(&block, size, DEVICE, PHYSICAL);
+    if (status != NDI_OK)
+        return status;
+    /* It has no address: its record's own serves as the handle. */
+    block->start = (char *)block;
+    *handle = block;
     return NDI_OK;
 }
 
 NDI_EXPORT int aclrtFreePhysical(void *handle)
 {
-    struct physical *physical = handle;
-    atomic_fetch_sub(&device_bytes_used, physical->size);
-    free(physical);
-    return NDI_OK;
-}
-
-NDI_EXPORT int aclrtPointerGetAttributes(const void *pointer, uint32_t *attributes)
-{
-    (void)pointer;
-    enum { UNREGISTERED = 2 };
-    /* aclrtPtrAttributes: location id, location type, page size, four reserved.
-     * Host and device memory are the same here, so no address is known as the
-     * device's; torch_npu then asks its own allocator. */
-    memset(attributes, 0, 7 * sizeof *attributes);
-    attributes[1] = UNREGISTERED;
-    attributes[2] = 4096;
-    return NDI_OK;
+    return remove_block(handle);
 }

@@ -9,18 +9,17 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+struct graph {
+    uint32_t id;
+};
+
 struct stream {
     int32_t id;
-    int capturing;
+    struct graph *capturing;
 };
 
 struct event {
     int32_t id;
-};
-
-struct graph {
-    uint32_t id;
-    uint64_t condition;
 };
 
 static atomic_int next_stream = 1; /* 0 is the default stream's */
@@ -168,32 +167,43 @@ NDI_EXPORT int aclrtLaunchHostFunc(void *stream, void (*function)(void *), void 
 
 enum { CAPTURE_NONE = 0, CAPTURE_ACTIVE = 1 };
 
-NDI_EXPORT int aclmdlRICaptureBegin(void *stream, int mode)
+NDI_EXPORT int aclmdlRICaptureBegin(void *handle, int mode)
 {
     (void)mode;
-    if (stream)
-        ((struct stream *)stream)->capturing = 1;
+    struct stream *stream = handle;
+    struct graph *graph = calloc(1, sizeof *graph);
+    if (!stream || !graph) {
+        free(graph);
+        return NDI_INVALID_PARAM;
+    }
+    graph->id = atomic_fetch_add(&next_graph, 1);
+    stream->capturing = graph;
     return NDI_OK;
 }
 
-NDI_EXPORT int aclmdlRICaptureGetInfo(void *stream, int *status, void **graph)
+NDI_EXPORT int aclmdlRICaptureGetInfo(void *handle, int *status, void **graph)
 {
-    int capturing = stream && ((struct stream *)stream)->capturing;
+    struct stream *stream = handle;
+    struct graph *capturing = stream ? stream->capturing : NULL;
     *status = capturing ? CAPTURE_ACTIVE : CAPTURE_NONE;
-    /* A stand-in for the graph under construction, which only has to be non-null. */
-    *graph = capturing ? stream : NULL;
+    if (graph)
+        *graph = capturing;
     return NDI_OK;
 }
 
-NDI_EXPORT int aclmdlRICaptureEnd(void *stream, void **graph)
+NDI_EXPORT int aclmdlRICaptureEnd(void *handle, void **graph)
 {
-    struct graph *made = calloc(1, sizeof *made);
-    if (!made)
-        return NDI_OUT_OF_MEMORY;
-    made->id = atomic_fetch_add(&next_graph, 1);
-    if (stream)
-        ((struct stream *)stream)->capturing = 0;
-    *graph = made;
+    struct stream *stream = handle;
+    if (!stream || !stream->capturing)
+        return NDI_INVALID_PARAM;
+    *graph = stream->capturing;
+    stream->capturing = NULL;
+    return NDI_OK;
+}
+
+NDI_EXPORT int aclmdlRIGetId(void *graph, uint32_t *id)
+{
+    *id = ((struct graph *)graph)->id;
     return NDI_OK;
 }
 
