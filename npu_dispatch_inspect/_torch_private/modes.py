@@ -12,6 +12,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 __all__ = [
+    "SEED_OPERATOR",
     "autograd_codes",
     "current_autograd_node",
     "current_graph_task",
@@ -21,6 +22,7 @@ __all__ = [
     "is_fake",
     "mode_class",
     "opens_subclass",
+    "operator_class",
     "optimizer_step_code",
     "pop_mode",
     "push_mode",
@@ -41,6 +43,12 @@ current_graph_task: Callable[[], int] = torch._C._current_graph_task_id
 
 sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 """The number that the next autograd node of this thread will get; 2.1 to 2.14."""
+
+operator_class = type(torch.ops.aten.ones_like.default)
+"""`torch._ops.OpOverload`; higher-order operators are of another class; 2.1 to 2.14."""
+
+SEED_OPERATOR = torch.ops.aten.ones_like.default
+"""Makes the first gradient of a backward pass, before any autograd node runs."""
 
 
 def dispatch_mode_stack() -> list[Any]:

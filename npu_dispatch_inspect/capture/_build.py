@@ -74,11 +74,12 @@ class Builder:
 
     def records(self, rows: Iterable[Row]) -> list[OpRecord]:
         """Records of rows, in the order in which the calls began."""
+        # Threads append side by side, so the order in the list can be off by some.
         return [self._record(row) for row in sorted(rows, key=lambda row: row[0])]
 
     def _record(self, row: Row) -> OpRecord:
-        index, op, args, kwargs, scope, _, site, node, parent, depth, start = row[:11]
-        keyset, outputs, duration, error = row[11:15]
+        index, op, scope, parent, depth, _, node, site, keyset, args, kwargs = row[:11]
+        start, outputs, end, error = row[11:]
         source, marks = self._place(site)
         thread = self._threads.setdefault(scope.thread, len(self._threads))
         phase = _phase(node, marks)
@@ -102,7 +103,7 @@ class Builder:
             parent=None if parent < 0 else parent,
             depth=depth,
             inputs=self._inputs(op, args, kwargs),
-            outputs=None if error or args is None else self._outputs(outputs),
+            outputs=None if error or args is None or not end else self._outputs(outputs),
             phase=phase,
             root=owner.root,
             module=owner.path,
@@ -116,8 +117,8 @@ class Builder:
             autograd_node=node[0] or None if node is not None else None,
             keys=keys,
             kernel=kernel,
-            start_ns=start - self._started,
-            duration_ns=duration,
+            start_ns=start - self._started if start else None,
+            duration_ns=end - start if start and end else None,
             exception=ExceptionRecord(type=error[0], message=error[1])
             if error
             else None,
@@ -130,7 +131,7 @@ class Builder:
         made. Below autograd the node is there before the call is seen, so the
         call at which the number has moved made it; above, the call before that.
         """
-        index, thread, sequence = row[0], row[4].thread, row[5]
+        index, thread, sequence = row[0], row[2].thread, row[5]
         before = self._last.get(thread)
         if before is not None and sequence > before[0]:
             if self._below_autograd:
@@ -151,6 +152,8 @@ class Builder:
             del self._nodes[next(iter(self._nodes))]
 
     def _place(self, site: int) -> tuple[SourceLocation | None, int]:
+        if site < 0:
+            return None, 0
         if site >= len(self._places):
             for code, offset, marks in list(self._sites)[len(self._places) :]:
                 source = None if code is None else _frames.locate(code, offset)

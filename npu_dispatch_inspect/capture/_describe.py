@@ -58,7 +58,7 @@ def describer() -> Describe:
     sizes: dict[Any, Any] = {}
     last_tensor = last_storage = 0
     plain_tensor, parameter = torch.Tensor, torch.nn.Parameter
-    ref = weakref.ref
+    ref, intern = weakref.ref, sizes.setdefault
 
     def number_storage(tensor: torch.Tensor) -> int:
         nonlocal last_storage
@@ -85,8 +85,8 @@ def describer() -> Describe:
                 row = (
                     known[1],
                     number_storage(tensor),
-                    sizes.setdefault(shape, shape),
-                    sizes.setdefault(stride, stride),
+                    shape,
+                    stride,
                     tensor.storage_offset(),
                     dtype,
                     tensor.device,
@@ -101,6 +101,9 @@ def describer() -> Describe:
             row = (known[1], _odd_tensor(tensor, tensor_row, number_storage))
         if row == known[2]:
             return known[2]  # type: ignore[no-any-return]
+        # Shapes repeat, tensors do not: one copy of each shape is kept.
+        if len(row) > 2:
+            row = (*row[:2], intern(row[2], row[2]), intern(row[3], row[3]), *row[4:])
         known[2] = row
         return row
 

@@ -8,7 +8,7 @@ from types import MethodType
 from typing import Any
 
 from npu_dispatch_inspect._torch_private import modes
-from npu_dispatch_inspect.capture._recorder import Recorder
+from npu_dispatch_inspect.capture._recorder import Recorder, Row
 
 __all__ = ["DispatchModeEngine"]
 
@@ -52,8 +52,9 @@ class DispatchModeEngine:
 
 def _dispatcher(recorder: Recorder) -> Any:
     begin, end, fail = recorder.begin, recorder.end, recorder.fail
+    open_calls, get_ident = recorder.open_calls, threading.get_ident
     reentered: dict[int, Any] = {}
-    get_ident = threading.get_ident
+    plain_operator = modes.operator_class
 
     def dispatch(
         mode: Any, op: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -65,16 +66,8 @@ def _dispatcher(recorder: Recorder) -> Any:
             return NotImplemented
         row = begin(op, args, kwargs)
         try:
-            if types and modes.opens_subclass(types):
-                reentered[get_ident()] = op
-                try:
-                    with mode:
-                        result = op(*args, **(kwargs or {}))
-                finally:
-                    reentered.pop(get_ident(), None)
-            elif not hasattr(op, "_schema") and (inner := modes.eager_kernel(op)):
-                with mode:
-                    result = inner(*args, **(kwargs or {}))
+            if types or type(op) is not plain_operator:
+                result = nested(mode, row, op, types, args, kwargs or {})
             elif kwargs:
                 result = op(*args, **kwargs)
             else:
@@ -85,5 +78,30 @@ def _dispatcher(recorder: Recorder) -> Any:
         end(row, result)
         return result
 
-    modes.hide_from_dynamo(dispatch)
+    def nested(
+        mode: Any, row: Row | None, op: Any, types: Any, args: Any, kwargs: Any
+    ) -> Any:
+        """Run a call whose inside is worth seeing, with the mode on."""
+        thread = get_ident()
+        if types and modes.opens_subclass(types):
+            run = op
+            reentered[thread] = op
+        else:
+            run = modes.eager_kernel(op)
+            if run is None:
+                return op(*args, **kwargs)
+        outer = open_calls.get(thread)
+        if row is not None:
+            open_calls[thread] = row
+        try:
+            with mode:
+                return run(*args, **kwargs)
+        finally:
+            reentered.pop(thread, None)
+            if outer is not None:
+                open_calls[thread] = outer
+            else:
+                open_calls.pop(thread, None)
+
+    modes.hide_from_dynamo(dispatch, nested)
     return dispatch

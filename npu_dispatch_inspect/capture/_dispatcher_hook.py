@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Engine "dispatcher": sees every call the dispatcher makes, composites included.
+
+While a hook is on, each operator has one more kernel, on a dispatch key that
+outranks the others. The kernel tells the recorder, then sends the call on to
+where it was going. Calls made inside go through the same kernel one level
+deeper; that is the tree. No mode is pushed and no result is kept, so the
+program's operators are the ones it has without a tracer.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from npu_dispatch_inspect._torch_private import dispatcher, modes, redispatch
+from npu_dispatch_inspect.capture import _hook_dynamo, _hook_subclasses
+from npu_dispatch_inspect.capture._hook_numbers import NUMBERS, NumberPlaces
+from npu_dispatch_inspect.capture._hook_threads import (
+    CallRecorder,
+    Seen,
+    calls_here,
+    seen_here,
+    switch_on,
+    thread,
+)
+from npu_dispatch_inspect.errors import UsageError
+
+__all__ = ["DispatcherHook"]
+
+
+class DispatcherHook:
+    """Tells a recorder about every dispatcher call of the thread that starts it.
+
+    Args:
+        recorder: has ``begin``, ``end`` and ``fail``; see `CallRecorder`.
+    """
+
+    def __init__(self, recorder: CallRecorder) -> None:
+        """Keep the recorder; nothing is hooked yet."""
+        self._recorder = recorder
+        self._seen: Seen | None = None
+
+    def start(self) -> None:
+        """Begin to see this thread's calls.
+
+        Raises:
+            UsageError: this build of torch lacks what the engine rests on.
+        """
+        require_support()
+        _kernels.acquire()
+        self._seen = seen_here()
+        self._seen.add(self._recorder)
+        switch_on(self._seen, on=True)
+
+    def stop(self) -> None:
+        """Stop seeing them; may be called in any order, from any thread, twice."""
+        seen, self._seen = self._seen, None
+        if seen is None:
+            return
+        seen.remove(self._recorder)
+        if seen.calls is None and seen is seen_here():
+            switch_on(seen, on=False)
+        _kernels.release()
+
+
+def require_support() -> None:
+    """Refuse a torch that cannot do it.
+
+    Raises:
+        UsageError: says what is missing and which engine works.
+    """
+    missing = redispatch.missing_features()
+    if missing:
+        msg = (
+            'engine="dispatcher" needs torch 2.6 or later, this one lacks '
+            f'{", ".join(missing)}; use engine="dispatch_mode".'
+        )
+        raise UsageError(msg)
+
+
+class _Kernels:
+    """The kernels on all operators, there while at least one hook is on."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._users = 0
+        self._known: dict[str, tuple[Any, Callable[..., Any]]] = {}
+        self._installed: dict[str, Any] = {}
+        self._undo: list[Callable[[], None]] = []
+
+    def acquire(self) -> None:
+        with self._lock:
+            try:
+                if not self._users:
+                    self._undo.append(redispatch.register_higher_order(_higher_order))
+                    self._undo.append(_hook_subclasses.install())
+                    self._undo.append(_hook_dynamo.install())
+                # Libraries may have brought operators since the last entry.
+                self._undo.append(redispatch.register_kernels(list(self._new())))
+                self._users += 1
+            except BaseException:
+                if not self._users:
+                    self._remove()
+                raise
+
+    def release(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                self._remove()
+
+    def _new(self) -> Iterator[tuple[str, Callable[..., Any]]]:
+        for name in dispatcher.operator_names():
+            op = redispatch.find_overload(name)
+            if op is None or self._installed.get(name) is op:
+                continue
+            known = self._known.get(name)
+            if known is None or known[0] is not op:
+                known = self._known[name] = (op, _kernel(op))
+            self._installed[name] = op
+            yield name, known[1]
+
+    def _remove(self) -> None:
+        self._installed.clear()
+        while self._undo:
+            self._undo.pop()()
+
+
+_kernels = _Kernels()
+
+_below: dict[int, Any] = {}
+"""Raw key set of a call -> the key set to go on with: two thirds of the price of
+making it anew each time."""
+
+
+def _kernel(op: Any) -> Callable[..., Any]:
+    """The kernel for one operator; everything it needs per call is bound here."""
+    run = redispatch.redispatcher(op)
+    places = NumberPlaces(op)
+    single, lists, named = places.single, places.lists, places.named
+    keys_below = redispatch.keys_below
+    below = _below.get
+    here = thread
+
+    def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        raw = keyset.raw_repr()
+        keys = below(raw)
+        if keys is None:
+            keys = _below[raw] = keys_below(keyset)
+        sent: Any = args
+        count = len(args)
+        for place in single:
+            if place < count and type(args[place]) in NUMBERS:
+                sent = places.positional(args)
+                break
+        else:
+            for place in lists:
+                if place < count and not NUMBERS.isdisjoint(map(type, args[place] or ())):
+                    sent = places.positional(args)
+                    break
+        calls = here.seen.calls or calls_here()
+        if calls is None:
+            return run(keys, *sent, **places.keywords(kwargs))
+        begin, end, fail = calls
+        token = begin(op, args, kwargs, raw)
+        try:
+            if not kwargs:
+                result = run(keys, *sent)
+            elif named:
+                result = run(keys, *sent, **places.keywords(kwargs))
+            else:
+                result = run(keys, *sent, **kwargs)
+        except BaseException as error:
+            fail(token, error)
+            # The traceback keeps this frame; it must not keep tensors alive.
+            args = sent = ()
+            kwargs = {}
+            raise
+        end(token, result)
+        return result
+
+    modes.hide_from_dynamo(kernel)
+    return kernel
+
+
+def _higher_order(op: Any) -> Callable[..., Any]:
+    """The same for a higher-order operator, which is dispatched in Python."""
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        raw, key = redispatch.higher_order_keys(op, args, kwargs)
+        calls = calls_here()
+        if calls is None:
+            return op.dispatch(key, *args, **kwargs)
+        token = calls.begin(op, args, kwargs, raw)
+        try:
+            result = op.dispatch(key, *args, **kwargs)
+        except BaseException as error:
+            calls.fail(token, error)
+            args, kwargs = (), {}
+            raise
+        calls.end(token, result)
+        return result
+
+    return kernel
+
+
