@@ -21,9 +21,9 @@ would answer "no kernel" where there is one.
 
 from __future__ import annotations
 
-import re
-
-from attrs import fields
+import functools
+import itertools
+from typing import TypeAlias
 
 from npu_dispatch_inspect.errors import RecordError
 from npu_dispatch_inspect.records.registrations import (
@@ -39,26 +39,22 @@ from npu_dispatch_inspect.records.registrations import (
 __all__ = ["DumpParser", "render_dump", "render_table", "split_name"]
 
 _AT = "registered at "
-_BY_FILE = re.compile(r"registered at (?P<file>.+):(?P<line>0|[1-9]\d*)", re.DOTALL)
-_REGISTRATION = re.compile(
-    r"(?P<key>\w+)(?P<alias>\[alias\])?(?P<inactive> \(inactive\))?: "
-    r"(?P<debug>.+) :: (?P<signature>.+) "
-    r"\[ (?P<fallthrough>fallthrough )?(?P<boxed>boxed )?(?P<unboxed>unboxed )?\]"
-)
-_KERNEL = re.compile(
-    r"(?P<fallthrough>fallthrough )?(?P<debug>.*) \[(?P<kind>[a-z][a-z ]*)\]"
-)
+_ALIAS = "[alias]"
+_INACTIVE = " (inactive)"
+_FALLTHROUGH = "fallthrough "
+_FLAGS = {
+    f"{_FALLTHROUGH * fallthrough}{'boxed ' * boxed}{'unboxed ' * unboxed}]": (
+        bool(fallthrough),
+        bool(boxed),
+        bool(unboxed),
+    )
+    for fallthrough, boxed, unboxed in itertools.product((0, 1), repeat=3)
+}
 _NO_SIGNATURE = "(none)"
 _DEFAULT_MARK = " (default)"
 
-_Site = tuple["str | None", "int | None", str]
-
-# A registry makes 124,000 of these; filling the slots takes half the time of a
-# frozen class's own __init__ with keywords.
-_new = object.__new__
-_set_key, _set_kind, _set_file, _set_line, _set_note, _set_fallthrough = (
-    vars(ComputedKernel)[each.name].__set__ for each in fields(ComputedKernel)
-)
+_Site: TypeAlias = "tuple[str | None, int | None, str]"
+_Winner: TypeAlias = tuple[str, ComputedKernel]
 
 
 def split_name(qualified: str) -> tuple[str, str]:
@@ -68,18 +64,17 @@ def split_name(qualified: str) -> tuple[str, str]:
 
 
 class DumpParser:
-    """Reads dumps; equal lines become one and the same record.
+    """Reads dumps; what many lines say becomes one and the same record.
 
-    A registry of 3,600 operators has 330,000 computed lines, but only 124,000
-    different ones: sharing them is what makes a whole table affordable.
+    A registry of 3,600 operators has 330,000 computed lines of 124,000 kinds,
+    which say 3,100 different things about their key: sharing them is what makes
+    a whole table affordable.
     """
 
     def __init__(self, keys: KeyNames) -> None:
         """Read dumps of a process that has these dispatch keys."""
         self._keys = keys
-        self._kernels: dict[str, ComputedKernel] = {}
-        self._values: dict[str, tuple[str, bool, _Site]] = {}
-        self._sites: dict[str, _Site] = {}
+        self._winners: dict[str, _Winner] = {}
 
     def operator(
         self, dump: str, table: str, python_kernels: tuple[PythonKernel, ...] = ()
@@ -115,23 +110,24 @@ class DumpParser:
             ),
             alias_analysis_default=by_default,
             registrations=tuple(
-                self._parse_registration(qualified, line) for line in lines[body:]
+                _parse_registration(qualified, line) for line in lines[body:]
             ),
             kernels=self.kernels(table),
             python_kernels=python_kernels,
             keys=self._keys,
         )
 
-    def kernels(self, table: str) -> tuple[ComputedKernel, ...]:
-        """The winners from the text of the computed table."""
-        known = self._kernels
-        found = []
+    def kernels(self, table: str) -> tuple[_Winner, ...]:
+        """The winners by key, from the text of the computed table."""
+        known = self._winners
+        winners = []
         for line in table.splitlines():
-            kernel = known.get(line)
-            if kernel is None:
-                kernel = known[line] = self._parse_kernel(line)
-            found.append(kernel)
-        return tuple(found)
+            winner = known.get(line)
+            if winner is None:
+                key, _, value = line.partition(": ")
+                winner = known[line] = key, _parse_kernel(value)
+            winners.append(winner)
+        return tuple(winners)
 
     def kernel_for(self, table: str, key: str) -> ComputedKernel | None:
         """The winner for one key, without reading the other lines."""
@@ -140,65 +136,8 @@ class DumpParser:
             start = table.find(f"\n{key}: ") + 1
             if start == 0:
                 return None
-        line = table[start : table.index("\n", start)]
-        kernel = self._kernels.get(line)
-        if kernel is None:
-            kernel = self._kernels[line] = self._parse_kernel(line)
-        return kernel
-
-    def _parse_kernel(self, line: str) -> ComputedKernel:
-        key, colon, value = line.partition(": ")
-        parsed = self._values.get(value)
-        if parsed is None:
-            match = _KERNEL.fullmatch(value)
-            if match is None or not colon:
-                raise _unreadable(line)
-            parsed = self._values[value] = (
-                match["kind"],
-                match["fallthrough"] is not None,
-                _parse_site(match["debug"]),
-            )
-        kind, fallthrough, (file, number, note) = parsed
-        kernel = _new(ComputedKernel)
-        _set_key(kernel, key)
-        _set_kind(kernel, kind)
-        _set_file(kernel, file)
-        _set_line(kernel, number)
-        _set_note(kernel, note)
-        _set_fallthrough(kernel, fallthrough)
-        return kernel
-
-    def _parse_registration(self, operator: str, line: str) -> KernelRegistration:
-        match = _REGISTRATION.fullmatch(line)
-        if match is None:
-            raise _unreadable(line)
-        (
-            key,
-            alias,
-            inactive,
-            debug,
-            signature,
-            fallthrough,
-            boxed,
-            unboxed,
-        ) = match.groups()
-        site = self._sites.get(debug)
-        if site is None:
-            site = self._sites[debug] = _parse_site(debug)
-        file, number, note = site
-        return KernelRegistration(
-            operator=operator,
-            key=key,
-            file=file,
-            line=number,
-            note=note,
-            signature=None if signature == _NO_SIGNATURE else signature,
-            boxed=boxed is not None,
-            unboxed=unboxed is not None,
-            fallthrough=fallthrough is not None,
-            alias=alias is not None,
-            active=inactive is None,
-        )
+        value_start = start + len(key) + len(": ")
+        return _parse_kernel(table[value_start : table.index("\n", value_start)])
 
 
 def render_dump(entry: OperatorEntry) -> str:
@@ -215,12 +154,12 @@ def render_dump(entry: OperatorEntry) -> str:
             f"alias analysis kind: {entry.alias_analysis}{mark}",
         ]
     for each in entry.registrations:
-        alias = "[alias]" if each.alias else ""
-        inactive = "" if each.active else " (inactive)"
+        alias = _ALIAS if each.alias else ""
+        inactive = "" if each.active else _INACTIVE
         site = _render_site(each.file, each.line, each.note)
         signature = _NO_SIGNATURE if each.signature is None else each.signature
         marks = (
-            ("fallthrough ", each.fallthrough),
+            (_FALLTHROUGH, each.fallthrough),
             ("boxed ", each.boxed),
             ("unboxed ", each.unboxed),
         )
@@ -234,9 +173,9 @@ def render_dump(entry: OperatorEntry) -> str:
 def render_table(entry: OperatorEntry) -> str:
     """The text that the computed part of an entry was read from."""
     return "".join(
-        f"{each.key}: {'fallthrough ' if each.fallthrough else ''}"
+        f"{key}: {_FALLTHROUGH if each.fallthrough else ''}"
         f"{_render_site(each.file, each.line, each.note)} [{each.kind}]\n"
-        for each in entry.kernels
+        for key, each in entry.kernels
     )
 
 
@@ -246,11 +185,57 @@ def _after(lines: list[str], index: int, label: str) -> str:
     return lines[index][len(label) :]
 
 
+def _parse_registration(operator: str, line: str) -> KernelRegistration:
+    # Cut from the right: a path may contain anything, a signature no " :: ".
+    rest, _, flags = line.rpartition(" [ ")
+    rest, _, signature = rest.rpartition(" :: ")
+    label, _, debug = rest.partition(": ")
+    key = label.removesuffix(_INACTIVE).removesuffix(_ALIAS)
+    if not key.isidentifier() or flags not in _FLAGS:
+        raise _unreadable(line)
+    fallthrough, boxed, unboxed = _FLAGS[flags]
+    file, number, note = _parse_site(debug)
+    return KernelRegistration(
+        operator=operator,
+        key=key,
+        file=file,
+        line=number,
+        note=note,
+        signature=None if signature == _NO_SIGNATURE else signature,
+        boxed=boxed,
+        unboxed=unboxed,
+        fallthrough=fallthrough,
+        alias=label.startswith(_ALIAS, len(key)),
+        active=not label.endswith(_INACTIVE),
+    )
+
+
+# The two caches hold what a registry says again and again: 3,100 winners and
+# as many places, whole. Reading one more operator then finds nearly all of it.
+@functools.lru_cache(maxsize=8192)
+def _parse_kernel(value: str) -> ComputedKernel:
+    debug, _, kind = value.rpartition(" [")
+    kind, end, rest = kind.partition("]")
+    if not (value and kind and end) or rest:
+        raise _unreadable(value)
+    file, number, note = _parse_site(debug.removeprefix(_FALLTHROUGH))
+    return ComputedKernel(
+        kind=kind,
+        file=file,
+        line=number,
+        note=note,
+        fallthrough=debug.startswith(_FALLTHROUGH),
+    )
+
+
+@functools.lru_cache(maxsize=8192)
 def _parse_site(debug: str) -> _Site:
-    match = _BY_FILE.fullmatch(debug)
-    if match is None:
-        return None, None, debug
-    return match["file"], int(match["line"]), ""
+    if debug.startswith(_AT):
+        file, _, line = debug[len(_AT) :].rpartition(":")
+        number = int(line) if line.isdecimal() else None
+        if file and str(number) == line:
+            return file, number, ""
+    return None, None, debug
 
 
 def _render_site(file: str | None, line: int | None, note: str) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import difflib
 import enum
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from attrs import field, frozen
 
@@ -142,9 +142,8 @@ class KernelRegistration:
 
 @frozen(kw_only=True)
 class ComputedKernel:
-    """The kernel that wins for one key, and why."""
+    """The kernel that wins for a key, and why; many keys share one."""
 
-    key: str
     kind: str
     """torch's own word: ``"kernel"``, ``"autograd kernel"``, ``"math kernel"``, ..."""
     file: str | None = None
@@ -203,36 +202,31 @@ class PythonKernel:
         return _site(self.file, self.line, self.function)
 
 
-class _Keyed(Protocol):
-    @property
-    def key(self) -> str: ...
+_Record = TypeVar("_Record")
 
 
-_KeyedT = TypeVar("_KeyedT", bound=_Keyed)
-
-
-class KernelMap(Mapping[str, _KeyedT], Generic[_KeyedT]):
+class KernelMap(Mapping[str, _Record], Generic[_Record]):
     """Records by dispatch key; both ``PrivateUse1`` and ``NPU`` find the same one."""
 
     __slots__ = ("_items", "_names", "_what")
 
     def __init__(
-        self, records: tuple[_KeyedT, ...], names: KeyNames, what: str
+        self, records: Iterable[tuple[str, _Record]], names: KeyNames, what: str
     ) -> None:
         """Index the records; of several for one key the first wins.
 
         Args:
-            records: In the order torch lists them.
+            records: Key and record, in the order torch lists them.
             names: The keys of the process they were read in.
             what: What a missing key is missing: ``"registration on aten::add"``.
         """
-        self._items: dict[str, _KeyedT] = {}
-        for record in records:
-            self._items.setdefault(record.key, record)
+        self._items: dict[str, _Record] = {}
+        for key, record in records:
+            self._items.setdefault(key, record)
         self._names = names
         self._what = what
 
-    def __getitem__(self, key: str) -> _KeyedT:
+    def __getitem__(self, key: str) -> _Record:
         """The record for a key in any spelling.
 
         Raises:
@@ -280,8 +274,8 @@ class OperatorEntry:
     """Nobody chose it: torch fell back to it."""
     registrations: tuple[KernelRegistration, ...] = ()
     """In torch's order; overridden ones follow the one that took their place."""
-    kernels: tuple[ComputedKernel, ...] = ()
-    """One per key that has a kernel; a key that is absent has none."""
+    kernels: tuple[tuple[str, ComputedKernel], ...] = ()
+    """Key and winner, for each key that has one; `computed` looks them up."""
     python_kernels: tuple[PythonKernel, ...] = ()
     keys: KeyNames = field(repr=False, eq=False)
 
@@ -301,7 +295,8 @@ class OperatorEntry:
     def registered(self) -> KernelMap[KernelRegistration]:
         """The active registration by key; `overridden` has the ones before it."""
         what = f"registration on {self.qualified_name}"
-        return KernelMap(self.registrations, self.keys, what)
+        records = ((each.key, each) for each in self.registrations)
+        return KernelMap(records, self.keys, what)
 
     @property
     def computed(self) -> KernelMap[ComputedKernel]:
@@ -318,8 +313,8 @@ class OperatorEntry:
     def state(self, key: str) -> KernelState:
         """What the operator has for one key."""
         name = self.keys.canonical(key)
-        for kernel in self.kernels:
-            if kernel.key == name:
+        for each, kernel in self.kernels:
+            if each == name:
                 return kernel.state
         return KernelState.MISSING
 
