@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import enum
 import re
+from typing import NamedTuple
 
 from attrs import frozen
 
@@ -16,6 +17,7 @@ __all__ = [
     "DetailRecord",
     "ExecutionRecord",
     "FallbackWarning",
+    "LogOrigin",
     "LogRecord",
     "LogStyle",
     "LoggedArgument",
@@ -23,11 +25,15 @@ __all__ = [
     "OpPluginCall",
     "QueueAction",
     "QueueRecord",
+    "QueueState",
+    "QueueTask",
     "TaskKind",
     "TaskRecord",
+    "TaskRun",
 ]
 
 
+_TIME = re.compile(r"\b[\d-]+[ T-]\d\d:\d\d:\d\d[.:][\d.]+")
 _CLOCK = re.compile(r"(\d\d):(\d\d):(\d\d)[:.](\d{3})\.?(\d{3})?")
 
 
@@ -108,6 +114,35 @@ class LoggedArgument(Argument):
 
 
 @frozen(kw_only=True)
+class LogOrigin:
+    """Who wrote a line and where: what many lines have in common."""
+
+    style: LogStyle = LogStyle.BARE
+    level: str | None = None
+    """``"DEBUG"``, ``"INFO"``, ``"WARNING"``, ``"ERROR"`` or ``"CRITICAL"``."""
+    logger: str | None = None
+    """``"torch_npu.dispatch"``.
+
+    The glog style does not print it: there it follows from the file, and is
+    None where the file does not tell.
+    """
+    pid: int | None = None
+    tid: int | None = None
+    rank: int | None = None
+    file: str | None = None
+    line: int | None = None
+    source: str | None = None
+    """What a launcher put in front of the line: ``"rank0"``, ``"Worker pid=1341"``."""
+
+    @property
+    def foreign(self) -> bool:
+        """torch_npu did not write the line."""
+        return self.style in (LogStyle.BARE, LogStyle.TORCH) or (
+            self.style is LogStyle.GLOG and self.logger is None
+        )
+
+
+@frozen(kw_only=True)
 class LogRecord:
     """One log line with everything that its prefix tells.
 
@@ -127,24 +162,7 @@ class LogRecord:
     """
     start: int = 0
     """Where in `text` the message begins."""
-    style: LogStyle = LogStyle.BARE
-    level: str | None = None
-    """``"DEBUG"``, ``"INFO"``, ``"WARNING"``, ``"ERROR"`` or ``"CRITICAL"``."""
-    logger: str | None = None
-    """``"torch_npu.dispatch"``.
-
-    The glog style does not print it: there it follows from the file, and is
-    None where the file does not tell.
-    """
-    time: str | None = None
-    """As printed; the glog style has no year."""
-    pid: int | None = None
-    tid: int | None = None
-    rank: int | None = None
-    file: str | None = None
-    line: int | None = None
-    source: str | None = None
-    """What a launcher put in front of the line: ``"rank0"``, ``"Worker pid=1341"``."""
+    origin: LogOrigin = LogOrigin()
     runs: tuple[tuple[int, int], ...] = ()
     """Where lines of others lie in between: (offset, length) of each stretch."""
 
@@ -156,9 +174,23 @@ class LogRecord:
     @property
     def foreign(self) -> bool:
         """torch_npu did not write this line."""
-        return self.style in (LogStyle.BARE, LogStyle.TORCH) or (
-            self.style is LogStyle.GLOG and self.logger is None
-        )
+        return self.origin.foreign
+
+    @property
+    def level(self) -> str | None:
+        """The level of the line, as `LogOrigin` has it."""
+        return self.origin.level
+
+    @property
+    def logger(self) -> str | None:
+        """The logger of the line, as `LogOrigin` has it."""
+        return self.origin.logger
+
+    @property
+    def time(self) -> str | None:
+        """When it was written, as printed; the glog style has no year."""
+        times = _TIME.findall(self.text[: self.start])
+        return times[-1] if times else None
 
     @property
     def microseconds(self) -> int | None:
@@ -238,30 +270,51 @@ class DetailRecord(LogRecord):
     truncated: str | None = None
 
 
-@frozen(kw_only=True)
-class QueueRecord(LogRecord):
-    """One line about the task queue."""
+class QueueState(NamedTuple):
+    """The numbers at the end of a line about the task queue."""
 
-    action: QueueAction
-    kind: TaskKind | None = None
-    """None where the line names no task."""
+    device: int
+    write_idx: int | None = None
+    """The slot that is written next."""
+    read_idx: int | None = None
+    """The slot that is read next, or was just read."""
+    status: int | None = None
+    """0 initialised, 1 running; others mean that it stops or failed."""
+    ret: int | None = None
+    """Result of the wait or of the task, where the line has one."""
+
+
+@frozen(kw_only=True)
+class QueueTask:
+    """What the queue holds in one slot."""
+
+    kind: TaskKind
     name: str | None = None
     """The operator; None for copies and events."""
     event: str | None = None
     """Address of the event."""
     copy: tuple[int, int, int] | None = None
     """Bytes at the source, bytes at the target, aclrtMemcpyKind."""
-    device: int | None = None
-    write_idx: int | None = None
-    read_idx: int | None = None
-    status: int | None = None
-    ret: int | None = None
-    """Result of the wait or of the task, where the line has one."""
 
 
 @frozen(kw_only=True)
-class ExecutionRecord(LogRecord):
-    """The consumer thread began or finished one task."""
+class QueueRecord(LogRecord):
+    """One line about the task queue."""
+
+    action: QueueAction
+    task: QueueTask | None = None
+    """None where the line names no task."""
+    state: QueueState
+
+    @property
+    def name(self) -> str | None:
+        """The operator of the task, None where the line names none."""
+        return None if self.task is None else self.task.name
+
+
+@frozen(kw_only=True)
+class TaskRun:
+    """What the consumer thread does with one task."""
 
     function: str
     """``"ExecFuncOpApi"`` runs aclnn operators, ``"ExecFunc"`` those of aclop."""
@@ -272,7 +325,25 @@ class ExecutionRecord(LogRecord):
     stream: str | None = None
     event: str | None = None
     finished: bool = False
+    """False where the line says that it begins."""
     ret: int | None = None
+
+
+@frozen(kw_only=True)
+class ExecutionRecord(LogRecord):
+    """The consumer thread began or finished one task."""
+
+    run: TaskRun
+
+    @property
+    def name(self) -> str | None:
+        """The operator, None for copies and events."""
+        return self.run.name
+
+    @property
+    def finished(self) -> bool:
+        """The line says that the task ran; else that it begins."""
+        return self.run.finished
 
 
 @frozen(kw_only=True)
