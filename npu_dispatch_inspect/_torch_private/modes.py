@@ -12,6 +12,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 __all__ = [
+    "RECORD_FUNCTION_ENTER",
+    "RECORD_FUNCTION_EXIT",
     "SEED_OPERATOR",
     "autograd_codes",
     "current_autograd_node",
@@ -23,7 +25,6 @@ __all__ = [
     "mode_class",
     "opens_subclass",
     "operator_class",
-    "optimizer_step_code",
     "pop_mode",
     "push_mode",
     "schema_arguments",
@@ -46,6 +47,10 @@ sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ig
 
 operator_class = type(torch.ops.aten.ones_like.default)
 """`torch._ops.OpOverload`; higher-order operators are of another class; 2.1 to 2.14."""
+
+RECORD_FUNCTION_ENTER = torch.ops.profiler._record_function_enter_new.default
+RECORD_FUNCTION_EXIT = torch.ops.profiler._record_function_exit._RecordFunction
+"""Begin and end of a `torch.profiler.record_function` block; 2.1 to 2.14."""
 
 SEED_OPERATOR = torch.ops.aten.ones_like.default
 """Makes the first gradient of a backward pass, before any autograd node runs."""
@@ -190,16 +195,3 @@ def autograd_codes() -> tuple[CodeType, CodeType]:
         torch.autograd.graph._engine_run_backward.__code__,
         torch.autograd._make_grads.__code__,
     )
-
-
-def optimizer_step_code() -> CodeType:
-    """Code of the wrapper that torch puts around every `Optimizer.step`; 2.1 to 2.14.
-
-    Every optimizer class shares this one code object, whoever wrote the class.
-    """
-
-    def step() -> None: ...
-
-    wrapper: Any = torch.optim.Optimizer.profile_hook_step(step)
-    code: CodeType = wrapper.__code__
-    return code

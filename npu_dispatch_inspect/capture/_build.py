@@ -40,7 +40,7 @@ class Builder:
     """Makes records of raw rows; what was learnt of earlier rows is kept.
 
     Args:
-        sites: the recorder's sites, by number in the order they were met.
+        sites: the recorder's sites.
         started_ns: the recorder's zero of time.
         thread: identity of the thread that gets number 0.
         first_node: the number of that thread's next autograd node at the start.
@@ -51,7 +51,7 @@ class Builder:
     def __init__(
         self,
         *,
-        sites: dict[_frames.Site, int],
+        sites: _frames.Sites,
         started_ns: int,
         thread: int,
         first_node: int,
@@ -73,16 +73,15 @@ class Builder:
         self._keys: dict[Any, tuple[tuple[str, ...], KernelChoice | None]] = {}
 
     def records(self, rows: Iterable[Row]) -> list[OpRecord]:
-        """Records of rows, in the order in which the calls began."""
-        # Threads append side by side, so the order in the list can be off by some.
-        return [self._record(row) for row in sorted(rows, key=lambda row: row[0])]
+        """Records of rows, which come in the order in which the calls began."""
+        return [self._record(row) for row in rows]
 
     def _record(self, row: Row) -> OpRecord:
-        index, op, scope, parent, depth, _, node, site, keyset, args, kwargs = row[:11]
-        start, outputs, end, error = row[11:]
+        index, op, scope, parent, depth, _, node, site, keyset = row[:9]
+        args, kwargs, start, outputs, end, error = row[9:]
         source, marks = self._place(site)
         thread = self._threads.setdefault(scope.thread, len(self._threads))
-        phase = _phase(node, marks)
+        phase = _phase(node, marks, step=scope.step)
         forward: int | None = None
         owner = scope
         recomputed = False
@@ -155,7 +154,7 @@ class Builder:
         if site < 0:
             return None, 0
         if site >= len(self._places):
-            for code, offset, marks in list(self._sites)[len(self._places) :]:
+            for code, offset, marks in self._sites.found[len(self._places) :]:
                 source = None if code is None else _frames.locate(code, offset)
                 self._places.append((source, marks))
         return self._places[site]
@@ -213,7 +212,7 @@ class Builder:
         if raw is None or isinstance(raw, (bool, int, float, complex, str)):
             return raw
         if isinstance(raw, list):
-            return tuple(self._value(each) for each in raw)
+            return tuple(map(self._value, raw))
         if isinstance(raw, Opaque):
             return Constant(kind=raw.kind, text=raw.text)
         if isinstance(raw, tuple):
@@ -268,10 +267,10 @@ class Builder:
         )
 
 
-def _phase(node: Any, marks: int) -> Phase:
+def _phase(node: Any, marks: int, *, step: bool) -> Phase:
     if node is not None or marks & _frames.SEED:
         return Phase.BACKWARD
-    if marks & _frames.STEP:
+    if step:
         return Phase.OPTIMIZER
     if marks & _frames.OTHER:
         return Phase.OTHER

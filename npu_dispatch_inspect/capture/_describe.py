@@ -53,6 +53,7 @@ _SYMBOLIC = {
 
 def describer() -> Describe:
     """Make the functions that describe values, with a numbering of their own."""
+    # id -> [weak reference, number, last row, weak reference to its storage]
     tensors: dict[int, list[Any]] = {}
     storages: dict[int, tuple[weakref.ref[Any], int]] = {}
     sizes: dict[Any, Any] = {}
@@ -60,9 +61,8 @@ def describer() -> Describe:
     plain_tensor, parameter = torch.Tensor, torch.nn.Parameter
     ref, intern = weakref.ref, sizes.setdefault
 
-    def number_storage(tensor: torch.Tensor) -> int:
+    def number_storage(storage: Any) -> int:
         nonlocal last_storage
-        storage = tensor.untyped_storage()
         known = storages.get(id(storage))
         if known is not None and known[0]() is storage:
             return known[1]
@@ -71,44 +71,75 @@ def describer() -> Describe:
         return last_storage
 
     def tensor_row(tensor: torch.Tensor) -> tuple[Any, ...]:
-        nonlocal last_tensor
         known = tensors.get(id(tensor))
         if known is None or known[0]() is not tensor:
-            last_tensor += 1
-            known = tensors[id(tensor)] = [ref(tensor), last_tensor, None]
+            return new_tensor(tensor)
+        row = known[2]
+        storage_ref = known[3]
+        if storage_ref is None:
+            return odd_tensor(tensor, known)
+        # A tensor keeps its dtype, device and bits as long as it keeps its storage
+        # and dtype; `x.data = y` changes at least one of the two.
+        storage = tensor.untyped_storage()
+        if (
+            storage is storage_ref()
+            and tensor.shape == row[2]
+            and tensor.stride() == row[3]
+            and tensor.storage_offset() == row[4]
+            and tensor.dtype is row[5]
+            and tensor.requires_grad is row[7]
+        ):
+            return row  # type: ignore[no-any-return]
+        return plain_row(tensor, known, storage)
+
+    def new_tensor(tensor: torch.Tensor) -> tuple[Any, ...]:
+        nonlocal last_tensor
+        last_tensor += 1
+        known = tensors[id(tensor)] = [ref(tensor), last_tensor, None, None]
         kind = type(tensor)
         if (
             kind is plain_tensor or kind is parameter
-        ) and not tensor._has_symbolic_sizes_strides:  # noqa: SLF001 - torch.Tensor's own spelling
+        ) and not tensor._has_symbolic_sizes_strides:
             try:
-                shape, stride, dtype = tensor.shape, tensor.stride(), tensor.dtype
-                row = (
-                    known[1],
-                    number_storage(tensor),
-                    shape,
-                    stride,
-                    tensor.storage_offset(),
-                    dtype,
-                    tensor.device,
-                    tensor.requires_grad,
-                    kind is parameter,
-                    tensor.is_neg(),
-                    dtype.is_complex and tensor.is_conj(),
-                )
+                return plain_row(tensor, known, tensor.untyped_storage())
             except Exception:  # noqa: BLE001 - sparse, nested, functorch wrappers: no strides or storage
-                row = (known[1], _odd_tensor(tensor, tensor_row, number_storage))
-        else:
-            row = (known[1], _odd_tensor(tensor, tensor_row, number_storage))
+                known[3] = None
+        return odd_tensor(tensor, known)
+
+    def plain_row(
+        tensor: torch.Tensor, known: list[Any], storage: Any
+    ) -> tuple[Any, ...]:
+        # Shapes repeat where tensors do not: one copy of each is kept, as a plain
+        # tuple, which the garbage collector soon stops to visit.
+        shape, stride, dtype = tuple(tensor.shape), tensor.stride(), tensor.dtype
+        device = tensor.device
+        row = known[2] = (
+            known[1],
+            number_storage(storage),
+            intern(shape, shape),
+            intern(stride, stride),
+            tensor.storage_offset(),
+            dtype,
+            intern(device, device),
+            tensor.requires_grad,
+            type(tensor) is parameter,
+            tensor.is_neg(),
+            dtype.is_complex and tensor.is_conj(),
+        )
+        known[3] = ref(storage)
+        return row
+
+    def odd_tensor(tensor: torch.Tensor, known: list[Any]) -> tuple[Any, ...]:
+        row = (known[1], _odd_tensor(tensor, tensor_row, number_storage))
         if row == known[2]:
             return known[2]  # type: ignore[no-any-return]
-        # Shapes repeat, tensors do not: one copy of each shape is kept.
-        if len(row) > 2:
-            row = (*row[:2], intern(row[2], row[2]), intern(row[3], row[3]), *row[4:])
         known[2] = row
         return row
 
     def value_row(value: Any) -> Any:
         kind = type(value)
+        if kind is plain_tensor:
+            return tensor_row(value)
         if kind in _PLAIN or kind in _AS_IS:
             return value
         if isinstance(value, plain_tensor):
@@ -135,7 +166,15 @@ def describer() -> Describe:
         return rows
 
     modes.hide_from_dynamo(
-        number_storage, tensor_row, value_row, value_rows, _odd_tensor, _odd_value
+        number_storage,
+        tensor_row,
+        new_tensor,
+        plain_row,
+        odd_tensor,
+        value_row,
+        value_rows,
+        _odd_tensor,
+        _odd_value,
     )
     return Describe(tensor_row, value_row, value_rows)
 
@@ -143,7 +182,7 @@ def describer() -> Describe:
 def _odd_tensor(
     tensor: torch.Tensor,
     tensor_row: Callable[[torch.Tensor], tuple[Any, ...]],
-    number_storage: Callable[[torch.Tensor], int],
+    number_storage: Callable[[Any], int],
 ) -> tuple[Any, ...]:
     """Fields by name for a tensor that the fast path cannot describe."""
     fields: dict[str, Any] = {}
@@ -163,7 +202,7 @@ def _odd_tensor(
     if not getattr(tensor, "is_nested", False) and fields.get("layout") is torch.strided:
         read("stride", lambda: tuple(map(_size, tensor.stride())))
         read("offset", lambda: _size(tensor.storage_offset()))
-        read("storage_id", lambda: number_storage(tensor))
+        read("storage_id", lambda: number_storage(tensor.untyped_storage()))
     flags = []
     for flag, test in (
         ("conj", "is_conj"),

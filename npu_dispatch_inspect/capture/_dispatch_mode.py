@@ -8,7 +8,11 @@ from types import MethodType
 from typing import Any
 
 from npu_dispatch_inspect._torch_private import modes
-from npu_dispatch_inspect.capture._recorder import Recorder, Row
+from npu_dispatch_inspect.capture._recorder import Recorder, Token
+from npu_dispatch_inspect.capture._scopes import (
+    enter_record_function,
+    leave_record_function,
+)
 
 __all__ = ["DispatchModeEngine"]
 
@@ -52,9 +56,9 @@ class DispatchModeEngine:
 
 def _dispatcher(recorder: Recorder) -> Any:
     begin, end, fail = recorder.begin, recorder.end, recorder.fail
-    open_calls, get_ident = recorder.open_calls, threading.get_ident
+    get_ident, plain_operator = threading.get_ident, modes.operator_class
+    entered, left = modes.RECORD_FUNCTION_ENTER, modes.RECORD_FUNCTION_EXIT
     reentered: dict[int, Any] = {}
-    plain_operator = modes.operator_class
 
     def dispatch(
         mode: Any, op: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -64,44 +68,43 @@ def _dispatcher(recorder: Recorder) -> Any:
             # mode on, so that what it does inside is recorded as well.
             del reentered[get_ident()]
             return NotImplemented
-        row = begin(op, args, kwargs)
+        token = begin(op, args, kwargs)
         try:
             if types or type(op) is not plain_operator:
-                result = nested(mode, row, op, types, args, kwargs or {})
+                result = nested(mode, token, op, types, args, kwargs or {})
             elif kwargs:
                 result = op(*args, **kwargs)
             else:
                 result = op(*args)
         except BaseException as error:
-            fail(row, error)
+            fail(token, error)
             raise
-        end(row, result)
+        if op is entered:
+            enter_record_function(args[0])
+        elif op is left:
+            leave_record_function()
+        if end is not None:
+            end(token, result)
         return result
 
     def nested(
-        mode: Any, row: Row | None, op: Any, types: Any, args: Any, kwargs: Any
+        mode: Any, token: Token | None, op: Any, types: Any, args: Any, kwargs: Any
     ) -> Any:
         """Run a call whose inside is worth seeing, with the mode on."""
-        thread = get_ident()
         if types and modes.opens_subclass(types):
             run = op
-            reentered[thread] = op
+            reentered[get_ident()] = op
         else:
             run = modes.eager_kernel(op)
             if run is None:
                 return op(*args, **kwargs)
-        outer = open_calls.get(thread)
-        if row is not None:
-            open_calls[thread] = row
+        outer = recorder.enter(token)
         try:
             with mode:
                 return run(*args, **kwargs)
         finally:
-            reentered.pop(thread, None)
-            if outer is not None:
-                open_calls[thread] = outer
-            else:
-                open_calls.pop(thread, None)
+            reentered.pop(get_ident(), None)
+            recorder.leave(outer)
 
-    modes.hide_from_dynamo(dispatch, nested)
+    modes.hide_from_dynamo(dispatch, nested, Recorder.enter, Recorder.leave)
     return dispatch

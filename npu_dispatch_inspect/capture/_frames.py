@@ -22,6 +22,7 @@ from types import CodeType, FrameType
 import torch
 
 from npu_dispatch_inspect._torch_private import modes
+from npu_dispatch_inspect.capture._scopes import OpenModule, Site, module_call
 from npu_dispatch_inspect.records import SourceLocation
 
 __all__ = [
@@ -30,9 +31,8 @@ __all__ = [
     "ENGINE",
     "OTHER",
     "SEED",
-    "STEP",
     "Site",
-    "frame_walker",
+    "Sites",
     "locate",
 ]
 
@@ -42,8 +42,8 @@ ENGINE = 2
 """The autograd engine was entered here."""
 SEED = 4
 """The first gradient of a backward pass was being made."""
-STEP = 8
-"""Inside an optimizer's step."""
+MODULE = 8
+"""A module was called here."""
 CHECKPOINT = 16
 """Inside activation checkpointing."""
 GRAPH = 32
@@ -53,9 +53,6 @@ DYNAMO = 64
 OTHER = 128
 """In gradient clipping, scaling, zeroing: neither forward, backward nor step."""
 COMPILED = GRAPH | DYNAMO
-
-Site = tuple[CodeType | None, int, int]
-"""(code, instruction offset, marks); code is None where no user frame was found."""
 
 _MARKED_FILES = {
     "torch/utils/checkpoint.py": CHECKPOINT,
@@ -89,7 +86,7 @@ def _standard_library() -> tuple[str, ...]:
 
 
 def _classify(code: CodeType) -> int:
-    """Marks of one code object; asked once per code object and walker."""
+    """Marks of one code object; asked once per code object and tracer."""
     name = code.co_filename
     if name.startswith("<eval_with_key>"):
         return GRAPH
@@ -112,52 +109,81 @@ def _classify(code: CodeType) -> int:
     return USER
 
 
-def frame_walker(sites: dict[Site, int]) -> Callable[[FrameType | None, bool], int]:
-    """Make the function that finds a call's site; ``sites`` numbers them.
+class Sites:
+    """The places calls were made from, numbered in the order they were met."""
 
-    The function takes the innermost frame and whether to go on past the first
-    user frame up to the engine or the optimizer's step (a recomputation runs
-    the user's code inside the engine). It returns the site's number.
-    """
-    engine, seed = modes.autograd_codes()
-    kinds: dict[CodeType, int] = {
-        engine: ENGINE,
-        seed: SEED,
-        modes.optimizer_step_code(): STEP,
-    }
-    stop = ENGINE | STEP
+    def __init__(self) -> None:
+        self.found: list[Site] = []
+        engine, seed = modes.autograd_codes()
+        known = {engine: ENGINE, seed: SEED, module_call: MODULE}
+        # By identity: a code object's hash is worked out from its bytecode at
+        # every look-up. They are kept alive so that an identity stays one.
+        self._codes = list(known)
+        self._kinds = {id(code): kind for code, kind in known.items()}
+        self.walk = self._make_walk()
 
-    def walk(frame: FrameType | None, beyond: bool) -> int:
-        marks = 0
-        found: CodeType | None = None
-        offset = -1
-        while frame is not None:
-            code = frame.f_code
-            kind = kinds.get(code)
-            if kind is None:
-                kind = kinds[code] = _classify(code)
-            if kind == USER:
-                if found is None:
-                    found, offset = code, frame.f_lasti
-                    if not beyond or marks & stop:
+    def _make_walk(self) -> Callable[[FrameType | None, bool], int]:
+        """Make the function that finds a call's site and returns its number.
+
+        It takes the innermost frame, the modules that this thread is inside of,
+        and whether to go on past the first user frame up to the engine (a
+        recomputation runs the user's code inside it). Where the walk meets a
+        module's call, the rest of the way is the same for every call in that
+        module, so it is remembered there.
+        """
+        found_sites, codes, kinds = self.found, self._codes, self._kinds
+        numbers: dict[tuple[int, int, int], int] = {}
+
+        def walk(
+            frame: FrameType | None, opened: list[OpenModule] | None, beyond: bool  # noqa: FBT001 - hot
+        ) -> int:
+            marks = 0
+            found: CodeType | None = None
+            offset = -1
+            waiting: OpenModule | None = None
+            level = -1
+            while frame is not None:
+                code = frame.f_code
+                kind = kinds.get(id(code))
+                if kind is None:
+                    codes.append(code)
+                    kind = kinds[id(code)] = _classify(code)
+                if kind == USER:
+                    if found is None:
+                        found, offset = code, frame.f_lasti
+                        if not beyond:
+                            break
+                elif kind == MODULE:
+                    if opened and -level <= len(opened):
+                        module = opened[level]
+                        level -= 1
+                        if module.site is not None:
+                            found, offset, more = module.site
+                            marks |= more
+                            break
+                        if waiting is None:
+                            waiting, marks_inside, marks = module, marks, 0
+                elif kind:
+                    marks |= kind
+                    if kind == ENGINE and found is not None:
                         break
-            elif kind:
-                marks |= kind
-                if found is not None and marks & stop:
-                    break
-            frame = frame.f_back
-        site = (found, offset, marks)
-        number = sites.get(site)
-        if number is None:
-            number = sites[site] = len(sites)
-        return number
+                frame = frame.f_back
+            if waiting is not None:
+                waiting.site = (found, offset, marks)
+                marks |= marks_inside
+            key = (id(found), offset, marks)
+            number = numbers.get(key)
+            if number is None:
+                number = numbers[key] = len(found_sites)
+                found_sites.append((found, offset, marks))
+            return number
 
-    modes.hide_from_dynamo(walk, _classify)
-    return walk
+        modes.hide_from_dynamo(walk, _classify)
+        return walk
 
 
 def locate(code: CodeType, offset: int) -> SourceLocation:
-    """The source line of an instruction; the late half of `frame_walker`."""
+    """The source line of an instruction; the late half of `Sites.walk`."""
     line = code.co_firstlineno
     for start, end, number in code.co_lines():
         if start <= offset < end and number is not None:

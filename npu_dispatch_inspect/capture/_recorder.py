@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The list of raw rows that one tracer fills, whichever engine feeds it.
+"""The raw rows that one tracer fills, whichever engine feeds it.
 
 A call becomes one row. `begin` makes and keeps it before the call runs (an
 in-place call changes its inputs, and a call that never returns is there too);
 `end` or `fail` fill in what came of it. Everything else is done when somebody
 looks, in `_build`.
+
+The rows of a thread stand one after the other in one flat list. A container per
+row would cost as much again: Python's garbage collector visits every container.
 """
 
 from __future__ import annotations
@@ -16,40 +19,48 @@ from itertools import count
 from time import perf_counter_ns
 from typing import Any
 
-import torch
-
 from npu_dispatch_inspect._torch_private import modes
 from npu_dispatch_inspect.capture._describe import describer
-from npu_dispatch_inspect.capture._frames import Site, frame_walker
-from npu_dispatch_inspect.capture._scopes import Scope, current_scopes
+from npu_dispatch_inspect.capture._frames import Sites
+from npu_dispatch_inspect.capture._scopes import Scope, current_scopes, open_modules
 
-__all__ = ["FIELDS", "Recorder", "Row"]
+__all__ = ["Recorder", "Row", "Token"]
 
-Row = list[Any]
+Row = tuple[Any, ...]
+"""(index, op, scope, parent, depth, sequence, node, site, key set, args, kwargs,
+start, outputs, end, error).
 
-FIELDS = (
-    "index",
-    "op",
-    "scope",
-    "parent",  # index, -1 at the top
-    "depth",
-    "sequence",  # number of this thread's next autograd node
-    "node",  # (name, sequence number) of the autograd node in backward
-    "site",  # number of a `Site`, -1 where none was asked for
-    "keyset",  # raw dispatch key set, None where the engine does not see it
-    "args",  # raw rows of `_describe`; None where they were not asked for
-    "kwargs",
-    "start_ns",
-    "outputs",
-    "end_ns",  # 0 while the call runs
-    "error",  # (type, message)
-)
-"""What stands where in a row."""
+``parent`` is an index, -1 at the top. ``sequence`` is the number of the thread's
+next autograd node, ``node`` the (name, number) of the node being run in backward.
+``site`` numbers a `Site`, -1 where none was asked for. ``args``, ``kwargs`` and
+``outputs`` are raw rows of `_describe`, None where they were not asked for. Times
+are in nanoseconds; ``end`` is 0 while the call runs. ``error`` is (type, message).
+"""
 
-OUTPUTS, END, ERROR = (FIELDS.index(name) for name in ("outputs", "end_ns", "error"))
-INDEX, SCOPE, PARENT, DEPTH = (
-    FIELDS.index(name) for name in ("index", "scope", "parent", "depth")
-)
+WIDTH = 15
+_INDEX, _PARENT, _DEPTH, _END, _ERROR = 0, 3, 4, 13, 14
+
+Token = tuple["_ThreadRows", int]
+"""Where a row stands: given by `begin`, asked back by `end` and `fail`."""
+
+
+class _ThreadRows:
+    """One thread's rows and the call it is inside of."""
+
+    __slots__ = ("depth", "flat", "parent", "top")
+
+    def __init__(self, thread: int) -> None:
+        self.flat: list[Any] = []
+        self.parent = -1
+        self.depth = 0
+        self.top = Scope(thread)
+        """The scope outside any module and region."""
+
+
+class _Threads(dict[int, _ThreadRows]):
+    def __missing__(self, thread: int) -> _ThreadRows:
+        self[thread] = made = _ThreadRows(thread)
+        return made
 
 
 class Recorder:
@@ -57,6 +68,8 @@ class Recorder:
 
     Args:
         detail: ``"full"`` or ``"names"`` (operator, phase and module only).
+        nesting: a call that begins before another has ended is inside it.
+            Without it, `enter` and `leave` say where a call's inside is seen.
         max_ops: stop recording after so many calls.
         drain: given rows of finished calls whenever enough have gathered; they
             are then forgotten here, so memory stays constant.
@@ -66,13 +79,11 @@ class Recorder:
         self,
         *,
         detail: str = "full",
+        nesting: bool = False,
         max_ops: int | None = None,
         drain: Callable[[list[Row]], None] | None = None,
     ) -> None:
-        self.rows: list[Row] = []
-        self.sites: dict[Site, int] = {}
-        self.open_calls: dict[int, Row] = {}
-        """The call each thread is inside of, kept by engines that see nesting."""
+        self.sites = Sites()
         self.started_ns = perf_counter_ns()
         self.thread = threading.get_ident()
         self.first_node = modes.sequence_number()
@@ -80,69 +91,99 @@ class Recorder:
         self.truncated = False
         self.faults: list[str] = []
         """Calls that could not be described, a sentence each."""
+        self._threads = _Threads()
         self._drain = drain
         self._limit = sys.maxsize if max_ops is None else max_ops
-        self._batch = sys.maxsize if drain is None else 1024
-        self.begin, self.end, self.fail = (
-            self._full() if detail == "full" else self._names()
-        )
+        self._room = sys.maxsize if drain is None else 1024 * WIDTH
+        make = self._full if detail == "full" else self._names
+        self.begin, self.end, self.fail = make(nesting)
 
-    def flush(self, *, everything: bool = False) -> None:
-        """Hand finished rows to ``drain``, or all of them when the block is over."""
-        if self._drain is None:
-            return
-        rows = list(self.rows)
-        done = rows if everything else [row for row in rows if row[END]]
-        self.rows[:] = [] if everything else [row for row in rows if not row[END]]
-        self._drain(done)
+    def rows(self) -> list[Row]:
+        """The rows that are here, in the order in which the calls began."""
+        found: list[Row] = []
+        for state in list(self._threads.values()):
+            flat = state.flat
+            found.extend(
+                tuple(flat[at : at + WIDTH]) for at in range(0, len(flat), WIDTH)
+            )
+        found.sort(key=lambda row: row[_INDEX])  # type: ignore[no-any-return]
+        return found
+
+    def flush(self) -> None:
+        """Hand everything that is left to ``drain``."""
+        if self._drain is not None:
+            rows = self.rows()
+            for state in self._threads.values():
+                state.flat.clear()
+            self._drain(rows)
+
+    def enter(self, token: Token | None) -> tuple[_ThreadRows, int, int] | None:
+        """Say that calls from here on are made inside a call; see `leave`."""
+        if token is None:
+            return None
+        state, at = token
+        outer = (state, state.parent, state.depth)
+        state.parent, state.depth = state.flat[at], state.flat[at + _DEPTH] + 1
+        return outer
+
+    def leave(self, outer: tuple[_ThreadRows, int, int] | None) -> None:
+        """End what `enter` began, with what it returned."""
+        if outer is not None:
+            state, state.parent, state.depth = outer
 
     def fault(self, op: Any, error: Exception) -> None:
         """Note that a call could not be described: the program goes on."""
-        self.faults.append(f"{op} could not be recorded: {error!r}.")
+        if len(self.faults) < 100:  # noqa: PLR2004 - enough to see what is wrong
+            self.faults.append(f"{op} could not be recorded: {error!r}.")
+
+    def _spill(self, state: _ThreadRows) -> None:
+        """Hand a thread's rows on; none of its calls is running."""
+        flat = state.flat
+        rows = [tuple(flat[at : at + WIDTH]) for at in range(0, len(flat), WIDTH)]
+        flat.clear()
+        assert self._drain is not None
+        self._drain(rows)
 
     # The functions below run for every operator of the user's program. They are
     # closures because a cell is read several times faster than an attribute, and
     # they are written out, not shared, because a call costs as much as the rest.
 
-    def _full(self) -> tuple[Any, Any, Any]:
-        rows, limit, batch = self.rows, self._limit, self._batch
-        open_calls, scope_of, tops = self.open_calls, current_scopes.get, _Tops()
-        number = count()
-        walk = frame_walker(self.sites)
+    def _full(self, nesting: bool) -> tuple[Any, Any, Any]:  # noqa: FBT001
+        threads, limit, room, spill = self._threads, self._limit, self._room, self._spill
+        number, scope_of, walk = count(), current_scopes.get, self.sites.walk
         describe = describer()
         describe_value, describe_values = describe.value, describe.values
         graph_task, autograd_node = modes.current_graph_task, modes.current_autograd_node
-        sequence_number, grad_enabled = modes.sequence_number, torch.is_grad_enabled
+        sequence_number = modes.sequence_number
         get_ident, get_frame, clock = threading.get_ident, sys._getframe, perf_counter_ns
 
-        def begin(op: Any, args: Any, kwargs: Any, keyset: Any = None) -> Row | None:
+        def begin(op: Any, args: Any, kwargs: Any, keyset: Any = None) -> Token | None:
             if self.paused:
                 return None
             index = next(number)
             if index >= limit:
                 self.truncated = True
                 return None
+            thread = get_ident()
+            state = threads[thread]
+            flat = state.flat
             try:
-                thread = get_ident()
-                scope = scope_of(thread) or tops[thread]
-                node = None
-                if graph_task() != -1:
+                if graph_task() == -1:
+                    node = None
+                    opened = open_modules.get(thread)
+                else:
                     node = autograd_node()
                     node = ("", -1) if node is None else (node.name(), node._sequence_nr())
-                    beyond = True
-                else:
-                    # Only where an optimizer's step can be: outside modules, grad off.
-                    beyond = scope[2] is None and not grad_enabled()
-                parent = open_calls.get(thread) if open_calls else None
-                row = [
+                    opened = None
+                row = (
                     index,
                     op,
-                    scope,
-                    -1 if parent is None else parent[0],
-                    0 if parent is None else parent[4] + 1,
+                    scope_of(thread) or state.top,
+                    state.parent,
+                    state.depth,
                     sequence_number(),
                     node,
-                    walk(get_frame(1).f_back, beyond),
+                    walk(get_frame(1).f_back, opened, node is not None),
                     keyset,
                     describe_values(args),
                     {name: describe_value(kwargs[name]) for name in kwargs}
@@ -152,37 +193,45 @@ class Recorder:
                     None,
                     0,
                     None,
-                ]
+                )
             except Exception as error:  # noqa: BLE001 - whatever the user's objects do
                 self.fault(op, error)
                 return None
-            rows.append(row)
-            if index % batch == batch - 1:
-                self.flush()
-            return row
+            at = len(flat)
+            if at >= room and not state.depth:
+                spill(state)
+                at = 0
+            flat.extend(row)
+            if nesting:
+                state.parent = index
+                state.depth += 1
+            return state, at
 
-        def end(row: Row | None, result: Any) -> None:
-            if row is not None:
-                row[13] = clock()
-                try:
-                    row[12] = describe_value(result)
-                except Exception as error:  # noqa: BLE001 - as above
-                    self.fault(row[1], error)
+        def end(token: Token | None, result: Any) -> None:
+            if token is None:
+                return
+            state, at = token
+            flat = state.flat
+            flat[at + 13] = clock()
+            if nesting:
+                state.parent, state.depth = flat[at + 3], flat[at + 4]
+            try:
+                flat[at + 12] = describe_value(result)
+            except Exception as error:  # noqa: BLE001 - as above
+                self.fault(flat[at + 1], error)
 
-        modes.hide_from_dynamo(begin, end, _fail, Recorder.flush, Recorder.fault)
+        modes.hide_from_dynamo(begin, end, _fail, Recorder._spill, Recorder.fault)
         return begin, end, _fail
 
-    def _names(self) -> tuple[Any, Any, Any]:
-        rows, limit, batch = self.rows, self._limit, self._batch
-        open_calls, scope_of, tops = self.open_calls, current_scopes.get, _Tops()
-        number = count()
-        walk = frame_walker(self.sites)
+    def _names(self, nesting: bool) -> tuple[Any, Any, Any]:  # noqa: FBT001
+        threads, limit, room, spill = self._threads, self._limit, self._room, self._spill
+        number, scope_of, walk = count(), current_scopes.get, self.sites.walk
         graph_task, autograd_node = modes.current_graph_task, modes.current_autograd_node
-        sequence_number, grad_enabled = modes.sequence_number, torch.is_grad_enabled
+        sequence_number = modes.sequence_number
         get_ident, get_frame = threading.get_ident, sys._getframe
         seed = modes.SEED_OPERATOR
 
-        def begin(op: Any, args: Any, kwargs: Any, keyset: Any = None) -> Row | None:
+        def begin(op: Any, _: Any, __: Any, keyset: Any = None) -> Token | None:
             if self.paused:
                 return None
             index = next(number)
@@ -190,55 +239,55 @@ class Recorder:
                 self.truncated = True
                 return None
             thread = get_ident()
-            scope = scope_of(thread) or tops[thread]
-            node = None
+            state = threads[thread]
+            flat = state.flat
+            at = len(flat)
+            if at >= room and not state.depth:
+                spill(state)
+                at = 0
             site = -1
-            if graph_task() != -1:
+            if graph_task() == -1:
+                node = None
+                if op is seed:
+                    site = walk(get_frame(1).f_back, None, False)  # noqa: FBT003
+            else:
                 node = autograd_node()
                 node = ("", -1) if node is None else (node.name(), node._sequence_nr())
-            elif op is seed or (scope[2] is None and not grad_enabled()):
-                site = walk(get_frame(1).f_back, True)  # noqa: FBT003 - hot
-            parent = open_calls.get(thread) if open_calls else None
-            row = [
-                index,
-                op,
-                scope,
-                -1 if parent is None else parent[0],
-                0 if parent is None else parent[4] + 1,
-                sequence_number(),
-                node,
-                site,
-                keyset,
-                None,
-                None,
-                0,
-                None,
-                0,
-                None,
-            ]
-            rows.append(row)
-            if index % batch == batch - 1:
-                self.flush()
-            return row
+            flat.extend(
+                (
+                    index,
+                    op,
+                    scope_of(thread) or state.top,
+                    state.parent,
+                    state.depth,
+                    sequence_number(),
+                    node,
+                    site,
+                    keyset,
+                    None,
+                    None,
+                    0,
+                    None,
+                    1,
+                    None,
+                )
+            )
+            if nesting:
+                state.parent = index
+                state.depth += 1
+            return state, at
 
-        def end(row: Row | None, _: Any) -> None:
-            if row is not None:
-                row[13] = 1
+        def end(token: Token | None, _: Any) -> None:
+            if token is not None:
+                state, at = token
+                state.parent, state.depth = state.flat[at + 3], state.flat[at + 4]
 
-        modes.hide_from_dynamo(begin, end, _fail, Recorder.flush)
-        return begin, end, _fail
-
-
-class _Tops(dict[int, Scope]):
-    """The scope of each thread outside any module and region."""
-
-    def __missing__(self, thread: int) -> Scope:
-        self[thread] = scope = Scope(thread)
-        return scope
+        modes.hide_from_dynamo(begin, end, _fail, Recorder._spill)
+        return begin, (end if nesting else None), _fail
 
 
-def _fail(row: Row | None, error: BaseException) -> None:
-    if row is None:
+def _fail(token: Token | None, error: BaseException) -> None:
+    if token is None:
         return
     kind = type(error)
     name = kind.__qualname__
@@ -248,5 +297,8 @@ def _fail(row: Row | None, error: BaseException) -> None:
         message = str(error)
     except Exception:  # noqa: BLE001 - an exception's own __str__ may fail
         message = ""
-    row[END] = perf_counter_ns()
-    row[ERROR] = (name, message)
+    state, at = token
+    flat = state.flat
+    flat[at + _END] = perf_counter_ns()
+    flat[at + _ERROR] = (name, message)
+    state.parent, state.depth = flat[at + _PARENT], flat[at + _DEPTH]

@@ -15,13 +15,26 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import CodeType
 from typing import Any, NamedTuple
 
 import torch
 
 from npu_dispatch_inspect._torch_private import modes
 
-__all__ = ["Scope", "current_scopes", "region", "track", "untrack"]
+__all__ = [
+    "OpenModule",
+    "Scope",
+    "Site",
+    "current_scopes",
+    "enter_record_function",
+    "leave_record_function",
+    "module_call",
+    "open_modules",
+    "region",
+    "track",
+    "untrack",
+]
 
 
 class Scope(NamedTuple):
@@ -36,15 +49,35 @@ class Scope(NamedTuple):
     type: str | None = None
     """Class of the module."""
     regions: tuple[str, ...] = ()
+    step: bool = False
+    """Inside an optimizer's step."""
+
+
+Site = tuple[CodeType | None, int, int]
+"""(code, instruction offset, marks) of a call's place in the user's program; code
+is None where no frame is the user's. See `_frames`."""
+
+
+class OpenModule:
+    """A module that is being called."""
+
+    __slots__ = ("module", "site")
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self.module = module
+        self.site: Site | None = None
+        """Where the outermost torch code around it was called from, once known."""
 
 
 current_scopes: dict[int, Scope] = {}
 """The scope of each thread that has one; a thread without one is at its top."""
 
+open_modules: dict[int, list[OpenModule]] = {}
+"""The modules that each thread is inside of, outermost first."""
+
 _plain_call: Callable[..., Any] = torch.nn.Module.__call__
 _users = 0
 _lock = threading.Lock()
-_open_modules: dict[int, list[torch.nn.Module]] = {}
 _roots: dict[int, tuple[weakref.ref[torch.nn.Module], str]] = {}
 _root_counts: dict[str, int] = {}
 _known: dict[tuple[Scope, int], tuple[weakref.ref[torch.nn.Module], Scope]] = {}
@@ -53,11 +86,11 @@ _known: dict[tuple[Scope, int], tuple[weakref.ref[torch.nn.Module], Scope]] = {}
 def _tracked_call(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
     thread = threading.get_ident()
     outer = current_scopes.get(thread)
-    opened = _open_modules.get(thread)
+    opened = open_modules.get(thread)
     if opened is None:
-        opened = _open_modules[thread] = []
+        opened = open_modules[thread] = []
     current_scopes[thread] = _enter(self, outer or Scope(thread), opened)
-    opened.append(self)
+    opened.append(OpenModule(self))
     try:
         return _plain_call(self, *args, **kwargs)
     finally:
@@ -68,8 +101,12 @@ def _tracked_call(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
             current_scopes[thread] = outer
 
 
+module_call = _tracked_call.__code__
+"""Code of the function that stands for `Module.__call__` while a tracer is active."""
+
+
 def _enter(
-    module: torch.nn.Module, outer: Scope, opened: list[torch.nn.Module]
+    module: torch.nn.Module, outer: Scope, opened: list[OpenModule]
 ) -> Scope:
     key = (outer, id(module))
     known = _known.get(key)
@@ -77,7 +114,10 @@ def _enter(
         return known[1]
     name = type(module).__name__
     if outer.path is None:
-        scope = outer._replace(root=_root_name(module, name), path="", type=name)
+        # A closure that an optimizer calls runs the model: that is no step.
+        scope = outer._replace(
+            root=_root_name(module, name), path="", type=name, step=False
+        )
     else:
         scope = outer._replace(path=_path(module, name, outer.path, opened), type=name)
     _known[key] = (weakref.ref(module), scope)
@@ -95,14 +135,14 @@ def _root_name(module: torch.nn.Module, name: str) -> str:
 
 
 def _path(
-    module: torch.nn.Module, name: str, outer: str, opened: list[torch.nn.Module]
+    module: torch.nn.Module, name: str, outer: str, opened: list[OpenModule]
 ) -> str:
     """The path of a module that was called while ``opened`` were running."""
     prefix = outer
     # The nearest module around it that owns it gives the name; two names in one
     # owner cannot be told apart by the call, so both are given.
     for owner in reversed(opened):
-        names = [path for path, each in _descendants(owner) if each is module]
+        names = [path for path, each in _descendants(owner.module) if each is module]
         if names:
             found = "|".join(names)
             return f"{prefix}.{found}" if prefix else found
@@ -121,6 +161,32 @@ def _descendants(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module
             path = f"{prefix}{name}"
             yield path, child
             pending.append((f"{path}.", child, above | {id(child)}))
+
+
+_STEP = "Optimizer.step#"
+_outside_step: dict[int, list[Scope | None]] = {}
+
+
+def enter_record_function(name: object) -> None:
+    """Follow torch's own label around a block: an optimizer's step has one."""
+    thread = threading.get_ident()
+    outer = current_scopes.get(thread)
+    _outside_step.setdefault(thread, []).append(outer)
+    if isinstance(name, str) and name.startswith(_STEP):
+        current_scopes[thread] = (outer or Scope(thread))._replace(step=True)
+
+
+def leave_record_function() -> None:
+    """Leave the innermost label; one that was entered before tracing is ignored."""
+    thread = threading.get_ident()
+    entered = _outside_step.get(thread)
+    if not entered:
+        return
+    outer = entered.pop()
+    if outer is None:
+        current_scopes.pop(thread, None)
+    else:
+        current_scopes[thread] = outer
 
 
 def track() -> None:
@@ -147,6 +213,7 @@ def untrack() -> None:
             _known.clear()
             _roots.clear()
             _root_counts.clear()
+            _outside_step.clear()
 
 
 @contextmanager

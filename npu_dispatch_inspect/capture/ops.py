@@ -205,7 +205,8 @@ class _Run:
             read_keys=engine.read_keys,
         )
         return OpTrace(
-            records=builder.records(list(recorder.rows)),
+            records=builder.records(recorder.rows()),
+            notes=tuple(recorder.faults),
             environment=self._environment or self._begun,
             engine=engine.name,
             label=self._label,
