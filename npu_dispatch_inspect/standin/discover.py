@@ -26,27 +26,29 @@ __all__ = ["Needs", "discover"]
 # So an unversioned name that no installed package provides is CANN's.
 _UNVERSIONED = re.compile(r"^lib[\w+-]+\.so$")
 
-# Libraries of CANN that torch_npu opens by name without needing them at link time: a
-# failure to open one ends as an error of whatever asked. Libraries of the driver or of
-# separate packages (libdcmi, libascend_hal, liblcal, ...) are left out on purpose:
-# torch_npu goes on without them, as it does on machines that lack them.
+# Libraries of CANN and its driver that torch_npu opens by name without needing them at
+# link time: a failure to open one ends as an error of whatever asked. Libraries of
+# separate packages or tools (libdcmi, liblcal, libms_tools_ext, ...) are left out on
+# purpose: torch_npu goes on without them, as it does on machines that lack them.
 _OPENED_AT_RUN_TIME = (
     "libacl_op_compiler",
     "libascend_dump",
+    "libascend_hal",
     "libascend_ml",
     "libascendcl",
     "libascendsk",
     "libhccl",
     "libhcomm",
     "libmsprofiler",
+    "libmspti",
     "libnnopbase",
     "libopapi",
 )
 
-# What CANN's public functions are called. Names asked for at run time are taken from
+# What public functions of CANN are called. Names asked for at run time are taken from
 # the wheel's string constants if they look like one of these.
 _FUNCTION_NAME = re.compile(
-    rb"(?<![A-Za-z0-9_])((?:acl|Hccl|Hcomm)[A-Za-z]*[A-Z][A-Za-z0-9_]*)\x00"
+    rb"(?<![A-Za-z0-9_])((?:acl[a-z]*|Hccl|Hcomm|hal|mspti)[A-Z][A-Za-z0-9_]*)\0"
 )
 
 # Device names the wheel knows, e.g. Ascend910B1 or Ascend910_9391.

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import threading
+import time
 from pathlib import Path
 
 import attrs
@@ -27,6 +29,9 @@ _DEVICE_VARIABLE = "NPU_DISPATCH_INSPECT_STANDIN_DEVICE"
 
 # No driver is asked for anything; torch_npu compares it with what it needs.
 _DRIVER_VERSION = "25.5.0"
+
+_SETTLE_SECONDS = 0.5
+_SETTLE_STEP_SECONDS = 0.005
 
 # A real CANN's own operator packages would be opened from here.
 _CUSTOM_OPERATORS_VARIABLE = "ASCEND_CUSTOM_OPP_PATH"
@@ -104,6 +109,7 @@ def load(
         _set_environment(made, model, installed.cann)
         for name in build.libraries:
             _open(build.folder / "lib64" / name)
+        atexit.register(_let_threads_settle)
         _loaded = made
         return made
 
@@ -182,6 +188,35 @@ def _open(path: Path) -> None:
             f"folder {path.parents[1]} and try again."
         )
         raise StandInError(message) from error
+
+
+def _let_threads_settle() -> None:
+    """Wait, before the interpreter ends, until no other thread is running.
+
+    The autograd thread of a device drops its last Python references shortly after
+    ``backward()`` has returned. If the interpreter is being finalised by then, CPython
+    ends that thread inside a destructor, and the process aborts. A program that ends
+    right after ``backward()``, as small examples do, would meet that now and then.
+    """
+    deadline = time.monotonic() + _SETTLE_SECONDS
+    while time.monotonic() < deadline:
+        # Sleeping also gives up the interpreter lock, which such a thread may want.
+        time.sleep(_SETTLE_STEP_SECONDS)
+        if not _others_running():
+            return
+
+
+def _others_running() -> bool:
+    own = threading.get_native_id()
+    for task in Path("/proc/self/task").iterdir():
+        try:
+            # The state is the first field after the name, which is in brackets.
+            state = (task / "stat").read_bytes().rpartition(b") ")[2][:1]
+        except OSError:  # it has just ended
+            continue
+        if state == b"R" and int(task.name) != own:
+            return True
+    return False
 
 
 def _runtime() -> ctypes.CDLL | None:

@@ -22,7 +22,8 @@ struct event {
     int32_t id;
 };
 
-static atomic_int next_stream = 1; /* 0 is the default stream's */
+/* The first stream torch_npu makes on a device is the one it uses by default. */
+static atomic_int next_stream;
 static atomic_int next_event;
 static atomic_uint next_graph;
 
