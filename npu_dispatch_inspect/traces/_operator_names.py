@@ -108,8 +108,14 @@ def _unknown(text: str, known: Collection[str]) -> str:
             f"explain() takes the function itself."
         )
     parts = split_spelling(text)
-    wanted = parts[0] if parts else f"aten::{bare}"
-    near = difflib.get_close_matches(wanted, known, n=3, cutoff=0.7)
+    space, _, name = (parts[0] if parts else f"aten::{bare}").partition("::")
+    # Names alone are compared: a common "aten::" would make all of them alike.
+    here = [each.partition("::")[2] for each in known if each.startswith(f"{space}::")]
+    near = [
+        f"{space}::{each}"
+        for each in difflib.get_close_matches(name, here, n=3, cutoff=0.7)
+    ]
+    near = near or [each for each in known if each.endswith(f"::{name}")][:3]
     hint = (
         f"did you mean {' or '.join(near)}?"
         if near

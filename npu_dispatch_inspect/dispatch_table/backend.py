@@ -1,0 +1,1 @@
+def backend_choices(calls): return ()

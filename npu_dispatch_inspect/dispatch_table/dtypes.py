@@ -1,0 +1,1 @@
+def probe_dtypes(*a,**k): return ()
