@@ -16,14 +16,16 @@ from typing import Any
 
 from npu_dispatch_inspect._torch_private import dispatcher, modes, redispatch
 from npu_dispatch_inspect.capture import _hook_dynamo, _hook_subclasses
-from npu_dispatch_inspect.capture._hook_numbers import NUMBERS, NumberPlaces
+from npu_dispatch_inspect.capture._hook_numbers import restorer
 from npu_dispatch_inspect.capture._hook_threads import (
     CallRecorder,
     Seen,
     calls_here,
+    numbers_here,
     seen_here,
     switch_on,
     thread,
+    told,
 )
 from npu_dispatch_inspect.errors import UsageError
 
@@ -95,6 +97,7 @@ class _Kernels:
             try:
                 if not self._users:
                     self._undo.append(redispatch.register_higher_order(_higher_order))
+                    self._undo.append(redispatch.note_wrapped_numbers(numbers_here))
                     self._undo.append(_hook_subclasses.install())
                     self._undo.append(_hook_dynamo.install())
                 # Libraries may have brought operators since the last entry.
@@ -114,6 +117,8 @@ class _Kernels:
     def _new(self) -> Iterator[tuple[str, Callable[..., Any]]]:
         for name in dispatcher.operator_names():
             op = redispatch.find_overload(name)
+            if name.startswith("profiler::"):
+                continue  # torch.profiler's own marks, which it does not show either
             if op is None or self._installed.get(name) is op:
                 continue
             known = self._known.get(name)
@@ -138,46 +143,43 @@ making it anew each time."""
 def _kernel(op: Any) -> Callable[..., Any]:
     """The kernel for one operator; everything it needs per call is bound here."""
     run = redispatch.redispatcher(op)
-    places = NumberPlaces(op)
-    single, lists, named = places.single, places.lists, places.named
+    restore = restorer(op)
     keys_below = redispatch.keys_below
     below = _below.get
-    here = thread
+    here, get_ident = thread, threading.get_ident
 
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         raw = keyset.raw_repr()
         keys = below(raw)
         if keys is None:
             keys = _below[raw] = keys_below(keyset)
-        sent: Any = args
-        count = len(args)
-        for place in single:
-            if place < count and type(args[place]) in NUMBERS:
-                sent = places.positional(args)
-                break
+        seen = here.seen
+        calls = seen.calls or calls_here()
+        if seen.numbers:
+            sent, named = restore(args, kwargs, seen.numbers)
         else:
-            for place in lists:
-                if place < count and not NUMBERS.isdisjoint(map(type, args[place] or ())):
-                    sent = places.positional(args)
-                    break
-        calls = here.seen.calls or calls_here()
+            sent, named = args, kwargs
         if calls is None:
-            return run(keys, *sent, **places.keywords(kwargs))
-        begin, end, fail = calls
+            return run(keys, *sent, **named)
+        begin, end, fail, open_calls = calls
         token = begin(op, args, kwargs, raw)
+        ident = get_ident()
+        outer = open_calls.get(ident)
+        if token is not None:
+            open_calls[ident] = token
         try:
-            if not kwargs:
-                result = run(keys, *sent)
-            elif named:
-                result = run(keys, *sent, **places.keywords(kwargs))
+            if named:
+                result = run(keys, *sent, **named)
             else:
-                result = run(keys, *sent, **kwargs)
+                result = run(keys, *sent)
         except BaseException as error:
+            open_calls[ident] = outer
             fail(token, error)
             # The traceback keeps this frame; it must not keep tensors alive.
             args = sent = ()
-            kwargs = {}
+            kwargs = named = {}
             raise
+        open_calls[ident] = outer
         end(token, result)
         return result
 
@@ -193,16 +195,9 @@ def _higher_order(op: Any) -> Callable[..., Any]:
         calls = calls_here()
         if calls is None:
             return op.dispatch(key, *args, **kwargs)
-        token = calls.begin(op, args, kwargs, raw)
-        try:
-            result = op.dispatch(key, *args, **kwargs)
-        except BaseException as error:
-            calls.fail(token, error)
-            args, kwargs = (), {}
-            raise
-        calls.end(token, result)
-        return result
+        return told(calls, op, args, kwargs, raw, lambda: op.dispatch(key, *args, **kwargs))
 
+    modes.hide_from_dynamo(kernel)
     return kernel
 
 

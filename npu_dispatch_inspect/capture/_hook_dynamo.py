@@ -73,7 +73,8 @@ def _replacements(
     def entered() -> Any:
         entries.hooked += (redispatch.included_generic_key(),)
         entries.entering = True
-        switch(False)  # noqa: FBT003 - a switch
+        if original("_stance").stance != "force_eager":
+            switch(False)  # noqa: FBT003 - a switch
         return is_unsafe()
 
     def entered_or_left(value: Any) -> Any:

@@ -3,108 +3,101 @@
 
 ``x + 1.5`` calls ``aten::add.Tensor`` with a 0-dim tensor flagged "wrapped
 number". A Python kernel is given the number instead, and the operator refuses a
-number where its schema says Tensor. `as_tensors` restores the flagged tensor, so
-that type promotion is that of the number.
+number where its schema says Tensor. Any other tensor of that value would not do:
+the flag decides type promotion, and Python cannot set it. So the tensors are
+noted while they are turned into numbers, and put back before the call goes on.
 """
 
 from __future__ import annotations
 
-import math
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from npu_dispatch_inspect._torch_private import redispatch
+from npu_dispatch_inspect._torch_private.redispatch import (
+    answer_for_number,
+    argument_kinds,
+    has_answer,
+)
 
-__all__ = ["NUMBERS", "NumberPlaces"]
+__all__ = ["restorer"]
 
-NUMBERS = frozenset(
+_NUMBERS = frozenset(
     (int, float, bool, complex, torch.SymInt, torch.SymFloat, torch.SymBool)
 )
-"""Types that may arrive in the place of a tensor."""
 
-_KEPT_AT_MOST = 4096
+Restore = Callable[
+    [tuple[Any, ...], dict[str, Any], "deque[torch.Tensor]"],
+    "tuple[tuple[Any, ...], dict[str, Any]]",
+]
 
-_tensors: dict[tuple[type, Any], torch.Tensor] = {}
 
+def restorer(op: Any) -> Restore:
+    """Make the function that puts the tensors back into one operator's arguments.
 
-class NumberPlaces:
-    """Where the schema of one operator takes tensors.
-
-    Attributes:
-        single: positions of Tensor and optional Tensor arguments.
-        lists: positions of lists of them.
-        named: names of keyword-only arguments of either kind.
+    It is given positional and keyword arguments and the notes, returns the
+    arguments with tensors, and empties the notes. The last notes belong to these
+    arguments, in their order; earlier ones were left by other Python kernels.
     """
-
-    __slots__ = ("lists", "named", "single")
-
-    def __init__(self, op: Any) -> None:
-        """Look at the schema of ``op``."""
-        single, lists, named = [], [], set()
-        for position, (name, keyword, kind) in enumerate(redispatch.argument_kinds(op)):
-            if "Tensor" not in kind:
-                continue
+    positions, named = [], []
+    for position, (name, keyword, kind) in enumerate(argument_kinds(op)):
+        if "Tensor" in kind:
             if keyword:
-                named.add(name)
-            elif "List" in kind:
-                lists.append(position)
+                named.append(name)
             else:
-                single.append(position)
-        self.single = tuple(single)
-        self.lists = tuple(lists)
-        self.named = frozenset(named)
+                positions.append(position)
+    # From the last to the first, as notes are taken off from the end.
+    places = tuple(reversed(positions))
+    names = frozenset(named)
+    numbers = _NUMBERS
 
-    def positional(self, args: tuple[Any, ...]) -> list[Any]:
-        """``args`` with tensors for the numbers in tensor places."""
-        mended = list(args)
-        for position in (*self.single, *self.lists):
-            if position < len(mended):
-                mended[position] = _mended(mended[position])
-        return mended
+    def restore(
+        args: tuple[Any, ...], kwargs: dict[str, Any], notes: deque[torch.Tensor]
+    ) -> tuple[Any, dict[str, Any]]:
+        sent: Any = args
+        if names and kwargs:
+            for name in reversed(kwargs):
+                if name in names:
+                    value = _restored(kwargs[name], notes)
+                    if value is not kwargs[name]:
+                        kwargs = {**kwargs, name: value}
+        count = len(args)
+        for place in places:
+            if place < count:
+                given = args[place]
+                if type(given) in numbers:
+                    value = _taken(given, notes)
+                elif type(given) is list:
+                    value = _restored(given, notes)
+                else:
+                    continue
+                if sent is args:
+                    sent = list(args)
+                sent[place] = value
+        notes.clear()
+        return sent, kwargs
 
-    def keywords(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        """``kwargs`` with tensors for the numbers in tensor places."""
-        return {
-            name: _mended(value) if name in self.named else value
-            for name, value in kwargs.items()
-        }
+    return restore
 
 
-def _mended(value: Any) -> Any:
-    if type(value) in NUMBERS:
-        return _tensor(value)
-    if isinstance(value, (list, tuple)):
-        return [_mended(each) for each in value]
+def _taken(number: Any, notes: deque[torch.Tensor]) -> Any:
+    if not notes:
+        return number
+    tensor = notes.pop()
+    if not has_answer(tensor):
+        answer_for_number(tensor, number)
+    elif notes and notes[-1] is tensor:
+        notes.pop()
+    return tensor
+
+
+def _restored(value: Any, notes: deque[torch.Tensor]) -> Any:
+    if type(value) in _NUMBERS:
+        return _taken(value, notes)
+    if type(value) is list:
+        restored = [_restored(each, notes) for each in reversed(value)]
+        restored.reverse()
+        return restored
     return value
-
-
-def _tensor(number: Any) -> torch.Tensor:
-    kind = type(number)
-    # 0.0 and -0.0 are equal, nan is not even equal to itself, and a complex
-    # number holds two such parts; a symbol is not a value at all.
-    if kind is int or kind is bool or (kind is float and number and number == number):  # noqa: PLR0124
-        found = _tensors.get((kind, number))
-        if found is None:
-            if len(_tensors) >= _KEPT_AT_MOST:
-                _tensors.clear()
-            found = _tensors[kind, number] = redispatch.wrapped_number(number)
-        return found
-    if kind is float and number == 0.0:
-        return _ZEROS[math.copysign(1.0, number)]()
-    return redispatch.wrapped_number(number)
-
-
-def _once(number: float) -> Callable[[], torch.Tensor]:
-    kept: list[torch.Tensor] = []
-
-    def get() -> torch.Tensor:
-        if not kept:
-            kept.append(redispatch.wrapped_number(number))
-        return kept[0]
-
-    return get
-
-
-_ZEROS = {1.0: _once(0.0), -1.0: _once(-0.0)}

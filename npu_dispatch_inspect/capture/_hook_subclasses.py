@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from npu_dispatch_inspect._torch_private import redispatch
-from npu_dispatch_inspect.capture._hook_threads import Calls, calls_here
+from npu_dispatch_inspect.capture._hook_threads import Calls, calls_here, told
 
 __all__ = ["install"]
 
@@ -67,12 +67,9 @@ def _listening() -> Calls | None:
 def _told(
     calls: Calls, op: Any, tensor: torch.Tensor, make: Callable[[], Any]
 ) -> Any:
-    token = calls.begin(op, (tensor,), {}, redispatch.keys_without_modes(tensor))
-    try:
+    def hidden() -> Any:
         with redispatch.exclude_generic_key():
-            result = make()
-    except BaseException as error:
-        calls.fail(token, error)
-        raise
-    calls.end(token, result)
-    return result
+            return make()
+
+    raw = redispatch.keys_without_modes(tensor)
+    return told(calls, op, (tensor,), {}, raw, hidden)

@@ -11,12 +11,16 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from npu_dispatch_inspect._torch_private import redispatch
+import torch
 
-__all__ = ["CallRecorder", "Calls", "Seen", "calls_here", "seen_here", "switch_on"]
+from npu_dispatch_inspect._torch_private import modes, redispatch
+
+__all__ = ["CallRecorder", "Calls", "Seen", "calls_here", "numbers_here", "seen_here", "switch_on", "thread",
+    "told"]
 
 _LEFT_AS = "npu_dispatch_inspect.dispatcher_hook"
 
@@ -24,9 +28,11 @@ _LEFT_AS = "npu_dispatch_inspect.dispatcher_hook"
 class CallRecorder(Protocol):
     """What a hook tells about calls; the methods are fetched once per block.
 
-    ``end`` may be given a token whose inner calls never ended (an interrupt can
-    fall between any two instructions), and must not keep the result.
+    ``end`` must not keep the result.
     """
+
+    open_calls: dict[int, Any]
+    """The token of the call that each thread is inside of; the hook keeps it."""
 
     @property
     def begin(self) -> Callable[[Any, tuple[Any, ...], dict[str, Any], int], Any]:
@@ -42,23 +48,27 @@ class CallRecorder(Protocol):
 
 
 class Calls(NamedTuple):
-    """The three functions of one recorder, or of several as if they were one."""
+    """What the kernels need of one recorder, or of several as if they were one."""
 
     begin: Callable[[Any, tuple[Any, ...], dict[str, Any], int], Any]
     end: Callable[[Any, Any], None]
     fail: Callable[[Any, BaseException], None]
+    open_calls: dict[int, Any]
 
 
 class Seen:
     """The recorders that see one thread's calls."""
 
-    __slots__ = ("_recorders", "calls")
+    __slots__ = ("_recorders", "calls", "numbers")
 
     def __init__(self) -> None:
         """Begin with no recorder."""
         self._recorders: list[CallRecorder] = []
         self.calls: Calls | None = None
         """None where nobody looks."""
+        self.numbers: deque[torch.Tensor] = deque(maxlen=64)
+        """Tensors that became Python numbers since the last call was looked at.
+        Bounded, as a thread that nobody looks at never empties it."""
 
     def add(self, recorder: CallRecorder) -> None:
         """Show this thread's calls to one more recorder."""
@@ -76,7 +86,10 @@ class Seen:
         self._join()
 
     def _join(self) -> None:
-        every = [Calls(each.begin, each.end, each.fail) for each in self._recorders]
+        every = [
+            Calls(each.begin, each.end, each.fail, each.open_calls)
+            for each in self._recorders
+        ]
         if len(every) > 1:
             self.calls = _as_one(every)
         else:
@@ -103,6 +116,11 @@ def switch_on(seen: Seen, *, on: bool) -> None:
     redispatch.include_generic_key(on)
 
 
+def numbers_here() -> deque[torch.Tensor]:
+    """The calling thread's notes of tensors that became numbers."""
+    return thread.seen.numbers
+
+
 def calls_here() -> Calls | None:
     """What the next call of this thread is to be told to, None for nobody."""
     calls = thread.seen.calls
@@ -113,19 +131,56 @@ def calls_here() -> Calls | None:
     return calls
 
 
+def told(
+    calls: Calls,
+    op: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    raw: int,
+    run: Callable[[], Any],
+) -> Any:
+    """Run something as one recorded call; the kernels have this written out."""
+    here = threading.get_ident()
+    outer = calls.open_calls.get(here)
+    token = calls.begin(op, args, kwargs, raw)
+    if token is not None:
+        calls.open_calls[here] = token
+    try:
+        result = run()
+    except BaseException as error:
+        calls.open_calls[here] = outer
+        calls.fail(token, error)
+        raise
+    calls.open_calls[here] = outer
+    calls.end(token, result)
+    return result
+
+
 def _as_one(every: list[Calls]) -> Calls:
     def begin(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], raw: int) -> Any:
-        return [each.begin(op, args, kwargs, raw) for each in every]
+        here = threading.get_ident()
+        tokens = []
+        for each in every:
+            token = each.begin(op, args, kwargs, raw)
+            tokens.append((token, each.open_calls.get(here)))
+            if token is not None:
+                each.open_calls[here] = token
+        return tokens
 
     def end(tokens: Any, result: Any) -> None:
-        for each, token in zip(every, tokens, strict=True):
+        here = threading.get_ident()
+        for each, (token, outer) in zip(every, tokens, strict=True):
+            each.open_calls[here] = outer
             each.end(token, result)
 
     def fail(tokens: Any, error: BaseException) -> None:
-        for each, token in zip(every, tokens, strict=True):
+        here = threading.get_ident()
+        for each, (token, outer) in zip(every, tokens, strict=True):
+            each.open_calls[here] = outer
             each.fail(token, error)
 
-    return Calls(begin, end, fail)
+    modes.hide_from_dynamo(begin, end, fail)
+    return Calls(begin, end, fail, {})
 
 
 def _forget_in_child() -> None:

@@ -1,0 +1,369 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Private API behind the dispatcher tracer: a kernel of ours on every operator.
+
+The dispatch key `TESTING_ONLY_GenericMode` outranks all keys but Python's own
+dispatcher, has no kernels, and does nothing on a thread that does not include
+it. A kernel on it sees every call of the operator first and passes it on.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch.library import fallthrough_kernel
+
+__all__ = [
+    "GENERIC_KEY",
+    "answer_for_number",
+    "argument_kinds",
+    "call_keys",
+    "exclude_generic_key",
+    "find_overload",
+    "has_answer",
+    "higher_order_keys",
+    "included_generic_key",
+    "include_generic_key",
+    "inherited",
+    "keys_below",
+    "keys_without_modes",
+    "leave",
+    "live_keys",
+    "missing_features",
+    "note_wrapped_numbers",
+    "plain_tensor_class",
+    "redispatcher",
+    "register_higher_order",
+    "register_kernels",
+    "replace_subclass_makers",
+    "sees_generic_key",
+    "subclass_makers",
+]
+
+GENERIC_KEY = "TESTING_ONLY_GenericMode"
+"""In torch 1.5 to 2.14; not an attribute of `torch._C.DispatchKey`."""
+
+_NEEDED = (
+    "_dispatch_key_parse",
+    "_dispatch_keyset_full_after",
+    "_dispatch_library",
+    "_dispatch_get_all_op_names",
+    "_dispatch_tls_set_dispatch_key_included",
+    "_dispatch_tls_is_dispatch_key_included",
+    "_dispatch_tls_is_dispatch_key_excluded",
+    "_ExcludeDispatchKeyGuard",
+    "_ForceDispatchKeyGuard",
+    "_stash_obj_in_tls",
+    "_get_obj_in_tls",
+    "_is_key_in_tls",
+)
+
+_BELOW_MODES = ("Python", "PythonTLSSnapshot", "PythonDispatcher")
+
+
+@functools.cache
+def missing_features() -> tuple[str, ...]:
+    """Name what this build of torch lacks of what the tracer rests on.
+
+    Nothing is missing from 2.6 to 2.14; 2.1 lacks `redispatch_boxed` and the
+    keyset for Python kernels.
+    """
+    missing = [each for each in _NEEDED if not hasattr(torch._C, each)]
+    if not hasattr(torch._C._DispatchOperatorHandle, "redispatch_boxed"):
+        missing.append("_DispatchOperatorHandle.redispatch_boxed")
+    if "with_keyset" not in (torch._C._DispatchModule.impl.__doc__ or ""):
+        missing.append("_DispatchModule.impl(with_keyset=)")
+    if not missing:
+        try:
+            _key()
+        except RuntimeError:
+            missing.append(GENERIC_KEY)
+    return tuple(missing)
+
+
+@functools.cache
+def _key() -> torch._C.DispatchKey:
+    return torch._C._dispatch_key_parse(GENERIC_KEY)
+
+
+@functools.cache
+def _key_set() -> torch._C.DispatchKeySet:
+    return torch._C.DispatchKeySet(_key())
+
+
+def keys_below(keyset: torch._C.DispatchKeySet) -> torch._C.DispatchKeySet:
+    """The keys that are left once our kernel has seen the call; 2.1 to 2.14."""
+    return keyset & torch._C._dispatch_keyset_full_after(_key())
+
+
+def live_keys(raw: int) -> tuple[str, ...]:
+    """Names of the keys in a raw key set, highest first, ours left out.
+
+    The dispatcher masks out what falls through for the operator, so the first
+    name is the key whose kernel runs. Raw forms seen in 2.6 to 2.14.
+    """
+    keyset = keys_below(torch._C.DispatchKeySet.from_raw_repr(raw))
+    names: list[str] = []
+    while (key := keyset.highestPriorityTypeId()) != torch._C.DispatchKey.Undefined:
+        names.append(str(torch._C._dispatch_key_name(key)))
+        keyset = keyset.remove(key)
+    return tuple(names)
+
+
+def find_overload(name: str) -> Any | None:
+    """The `OpOverload` of a dispatcher name, None where it cannot be called.
+
+    Kernels may stand in the dispatcher without a schema. Seen in 2.6 to 2.14.
+    """
+    namespace, _, rest = name.partition("::")
+    operator, _, overload = rest.partition(".")
+    try:
+        packet = getattr(getattr(torch.ops, namespace), operator)
+        found = getattr(packet, overload or "default")
+    except (AttributeError, RuntimeError):
+        return None
+    return found if isinstance(found, torch._ops.OpOverload) else None
+
+
+def redispatcher(op: Any) -> Callable[..., Any]:
+    """The function that runs an operator for a given key set; 2.4 to 2.14.
+
+    `OpOverload.redispatch` is a Python method around it, at 0.2 us a call.
+    """
+    function: Callable[..., Any] = op._handle.redispatch_boxed
+    return function
+
+
+def argument_kinds(op: Any) -> Iterator[tuple[str, bool, str]]:
+    """(name, keyword only, type as text) per argument; 2.1 to 2.14."""
+    for each in op._schema.arguments:
+        yield each.name, each.kwarg_only, str(each.type)
+
+
+@functools.cache
+def _fallthrough_for_the_rest() -> Any:
+    # Stays for good: an operator without a kernel of ours would refuse to run on
+    # a thread that includes the key, and a thread may be left behind including it.
+    library = torch._C._dispatch_library("IMPL", "_", "", __file__, 0)
+    library.fallback(GENERIC_KEY, fallthrough_kernel, True)
+    return library
+
+
+def register_kernels(
+    kernels: Iterable[tuple[str, Callable[..., Any]]],
+) -> Callable[[], None]:
+    """Put a Python kernel that takes the key set first on each named operator.
+
+    Returns the function that takes them off again. Goes round
+    `torch.library.Library.impl`, which keeps books per operator and takes three
+    times as long. Seen in 2.6 to 2.14.
+    """
+    _fallthrough_for_the_rest()
+    libraries: dict[str, Any] = {}
+    for name, kernel in kernels:
+        namespace = name.partition("::")[0]
+        library = libraries.get(namespace)
+        if library is None:
+            library = torch._C._dispatch_library("IMPL", namespace, "", __file__, 0)
+            libraries[namespace] = library
+        library.impl(name, GENERIC_KEY, kernel, True)
+
+    def remove() -> None:
+        for each in libraries.values():
+            each.reset()
+
+    return remove
+
+
+def include_generic_key(on: bool) -> None:  # noqa: FBT001 - sets a switch
+    """Let this thread's calls reach our kernels, or not; 2.1 to 2.14."""
+    torch._C._dispatch_tls_set_dispatch_key_included(_key(), on)
+
+
+def included_generic_key() -> bool:
+    """True where this thread includes the key; 2.1 to 2.14."""
+    return bool(torch._C._dispatch_tls_is_dispatch_key_included(_key()))
+
+
+def sees_generic_key() -> bool:
+    """True where the next call of this thread would reach our kernel; 2.1 to 2.14."""
+    return included_generic_key() and not torch._C._dispatch_tls_is_dispatch_key_excluded(
+        _key()
+    )
+
+
+def exclude_generic_key() -> AbstractContextManager[Any]:
+    """A block whose calls do not reach our kernels; 2.1 to 2.14."""
+    guard: AbstractContextManager[Any] = torch._C._ExcludeDispatchKeyGuard(_key_set())
+    return guard
+
+
+def leave(name: str, value: object) -> None:
+    """Keep an object with this thread, and with the autograd threads it sets to work.
+
+    `_stash_obj_in_tls`, part of the state that torch hands to the threads which
+    run a backward pass. Seen in 2.1 to 2.14.
+    """
+    torch._C._stash_obj_in_tls(name, value)
+
+
+def inherited(name: str) -> Any | None:
+    """The object that was left under ``name``, None where there is none; 2.1 to 2.14."""
+    if not torch._C._is_key_in_tls(name):
+        return None
+    return torch._C._get_obj_in_tls(name)
+
+
+def call_keys(tensor: torch.Tensor) -> torch._C.DispatchKeySet:
+    """The key set that a call on one tensor would have here; 2.1 to 2.14."""
+    included = torch._C._dispatch_tls_local_include_set()
+    excluded = torch._C._dispatch_tls_local_exclude_set()
+    return (torch._C._dispatch_keys(tensor) | included) - excluded
+
+
+def keys_without_modes(tensor: torch.Tensor) -> int:
+    """Raw key set of a call that torch makes with all modes put aside.
+
+    That is how `_make_subclass` and `as_subclass` call `detach` and `alias`;
+    seen in 2.6 to 2.14.
+    """
+    keyset = call_keys(tensor)
+    own = torch._C._dispatch_keys(tensor)
+    for name in _BELOW_MODES:
+        key = torch._C._dispatch_key_parse(name)
+        if not own.has(key):
+            keyset = keyset.remove(key)
+    return int(keyset.raw_repr())
+
+
+def note_wrapped_numbers(notes: Callable[[], Any]) -> Callable[[], None]:
+    """Note the tensors that become Python numbers; return what ends it.
+
+    Before torch turns a wrapped number (the 0-dim tensor that stands for the 1 of
+    ``x + 1``) into a Python number, it asks the tensor for `_wrapped_number`, the
+    place of a symbolic value. That is the one moment at which Python can get hold
+    of the tensor itself.
+
+    ``notes()`` is this thread's list; a tensor is appended each time it is asked,
+    in the order of the arguments: once, or twice where it has an answer.
+    `_wrapped_number` seen in 2.1 to 2.14.
+    """
+    level = torch._C._functorch.maybe_current_level
+    is_transformed = torch._C._functorch.is_functorch_wrapped_tensor
+
+    class WrappedNumber:
+        """A data descriptor: it is asked first, whatever the tensor keeps itself."""
+
+        def __get__(self, tensor: Any, owner: type) -> Any:
+            if tensor is None:
+                raise AttributeError
+            if level() is not None and is_transformed(tensor):
+                # It has no memory to read a number from, torch would fail. It
+                # goes to the kernel as the tensor it is.
+                return tensor
+            notes().append(tensor)
+            known = tensor.__dict__
+            if "_wrapped_number" in known:
+                return known["_wrapped_number"]
+            raise AttributeError
+
+        def __set__(self, tensor: Any, symbol: Any) -> None:
+            tensor.__dict__["_wrapped_number"] = symbol
+
+    torch.Tensor._wrapped_number = WrappedNumber()  # type: ignore[attr-defined]
+
+    def end() -> None:
+        del torch.Tensor._wrapped_number  # type: ignore[attr-defined]
+
+    return end
+
+
+def has_answer(tensor: torch.Tensor) -> bool:
+    """True where torch is given a value when it asks the tensor; see above."""
+    return "_wrapped_number" in tensor.__dict__
+
+
+def answer_for_number(tensor: torch.Tensor, number: Any) -> None:
+    """Let torch take ``number`` the next time it asks the tensor for its value.
+
+    A look into the tensor's dictionary is cheaper than the exception that says
+    there is none. Seen in 2.1 to 2.14.
+    """
+    tensor.__dict__["_wrapped_number"] = number
+
+
+def plain_tensor_class(cls: type) -> bool:
+    """True for a tensor subclass that does not handle its own operators; 2.1 to 2.14."""
+    handler = getattr(cls, "__torch_dispatch__", None)
+    return handler is torch._C._disabled_torch_dispatch_impl
+
+
+def subclass_makers() -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """`_make_subclass` and `as_subclass` as torch has them; 2.1 to 2.14."""
+    return torch.Tensor._make_subclass, torch.Tensor.as_subclass
+
+
+def replace_subclass_makers(
+    *, make_subclass: Any, as_subclass: Any, constructor: Any
+) -> Callable[[], None]:
+    """Put other functions in their place; return what restores torch's own.
+
+    All three are inherited from `torch._C.TensorBase`, so that taking away an
+    attribute of `torch.Tensor` restores them. Seen in 2.1 to 2.14.
+    """
+    replaced = {
+        "_make_subclass": make_subclass,
+        "as_subclass": as_subclass,
+        "__new__": constructor,
+    }
+    before = {name: vars(torch.Tensor).get(name) for name in replaced}
+    for name, function in replaced.items():
+        setattr(torch.Tensor, name, function)
+
+    def restore() -> None:
+        for name, function in before.items():
+            if function is None:
+                delattr(torch.Tensor, name)
+            else:
+                setattr(torch.Tensor, name, function)
+
+    return restore
+
+
+def higher_order_keys(
+    op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[int, Any]:
+    """Raw key set of a higher-order call, and the key to go on with; 2.4 to 2.14."""
+    keyset = torch._ops._compute_keyset(args, kwargs, op.non_fallthrough_keys)
+    return int(keyset.raw_repr()), keys_below(keyset).highestPriorityTypeId()
+
+
+def register_higher_order(
+    make: Callable[[Any], Callable[..., Any]],
+) -> Callable[[], None]:
+    """Put a kernel on every higher-order operator; return what takes them off.
+
+    They are dispatched in Python, so the C++ registrations do not reach them.
+    One that is created meanwhile lets the key fall through.
+    `py_kernels`, `non_fallthrough_keys` and the list of default fallthroughs
+    seen in 2.4 to 2.14.
+    """
+    key = _key()
+    ops = list(torch._ops._higher_order_ops.values())
+    for op in ops:
+        op.non_fallthrough_keys = op.non_fallthrough_keys.add(key)
+        op.py_kernels[key] = make(op)
+    defaults: list[Any] = torch._ops._HIGHER_ORDER_OP_DEFAULT_FALLTHROUGH_DISPATCH_KEYS
+    defaults.append(key)
+
+    def remove() -> None:
+        for op in ops:
+            op.py_kernels.pop(key, None)
+            op._dispatch_cache.pop(key, None)
+        if key in defaults:
+            defaults.remove(key)
+
+    return remove
