@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from npu_dispatch_inspect.errors import StandInError
-from npu_dispatch_inspect.standin.discover import Needs, discover
+from npu_dispatch_inspect.standin.discover import Needs, discover, exports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -215,6 +215,14 @@ def _compile(scratch: Path, needs: Needs, compiler: list[str], version: str) -> 
         *compiler, *_FLAGS, *sources, str(names), "-o", str(libraries / RUNTIME),
         f"-Wl,-soname,{RUNTIME}", "-lpthread",
     ])  # fmt: skip
+    lacking = sorted(set(needs.symbols) - exports(libraries / RUNTIME))
+    if lacking:
+        message = (
+            f"The stand-in built with {shlex.join(compiler)} lacks what torch_npu "
+            f"{version} asks for: {', '.join(lacking)}; set CC to another compiler, or "
+            "report it."
+        )
+        raise StandInError(message)
     # A shell has the name torch_npu asks for and leads to the runtime: a symbol looked
     # up in a library is also searched in what that library needs.
     for name in needs.libraries:

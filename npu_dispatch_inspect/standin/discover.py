@@ -20,7 +20,7 @@ from npu_dispatch_inspect.errors import StandInError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["Needs", "discover"]
+__all__ = ["Needs", "discover", "exports"]
 
 # A system library carries its ABI version after ".so"; CANN's libraries carry none.
 # So an unversioned name that no installed package provides is CANN's.
@@ -106,7 +106,8 @@ def discover(torch_npu: Path, torch: Path) -> Needs:
     # The interpreter and the C library are in this very process.
     process = ctypes.CDLL(None)
     undefined = {name for name in undefined if not hasattr(process, name)}
-    text = (torch_npu / "lib" / "libtorch_npu.so").read_bytes()
+    with _elf(torch_npu / "lib" / "libtorch_npu.so") as elf:
+        text = elf.constants()
     libraries.update(
         f"{name}.so" for name in _OPENED_AT_RUN_TIME if name.encode() + b"\0" in text
     )
@@ -117,6 +118,12 @@ def discover(torch_npu: Path, torch: Path) -> Needs:
         symbols=tuple(sorted(undefined | asked)),
         devices=tuple(sorted(devices)),
     )
+
+
+def exports(path: Path) -> set[str]:
+    """Return the names a shared object defines for others."""
+    with _elf(path) as elf:
+        return set(elf.defined())
 
 
 def _shared_objects(torch_npu: Path) -> list[Path]:
@@ -192,6 +199,20 @@ class _elf:  # noqa: N801 - used as a function with a scope
             ):
                 continue
             yield symbol.name
+
+    def defined(self) -> Iterator[str]:
+        for symbol in self._section("SHT_DYNSYM").iter_symbols():
+            if symbol["st_shndx"] != "SHN_UNDEF":
+                yield symbol.name
+
+    def constants(self) -> bytes:
+        """Return the bytes of the read-only data, where string constants are."""
+        allocated, writable, executable = 2, 1, 4
+        return b"".join(
+            section.data()
+            for section in self._file.iter_sections("SHT_PROGBITS")
+            if section["sh_flags"] & (allocated | writable | executable) == allocated
+        )
 
     def defines(self, names: Iterable[str]) -> Iterator[str]:
         hashed = self._section("SHT_GNU_HASH")
