@@ -95,7 +95,7 @@ class RecordBuilder:
         else:
             key = before + after
             origin = origins.get(key) or self._bracket(before, after)
-        if source is not None:
+        if source:
             origin = evolve(origin, source=source)
         start = found.start(9 if name is None else 4) - found.start() + lead
         if not text.isascii():
@@ -148,7 +148,7 @@ class RecordBuilder:
             origin = plog_origin(found)
         elif found := TORCH_LINE.match(line, lead):
             origin = torch_origin(found)
-        if source is not None:
+        if source:
             origin = evolve(origin, source=source)
         if found:
             lead = found.end()
@@ -162,6 +162,8 @@ class RecordBuilder:
         self._index += 1
         message = line[lead:].rstrip('"\r\n')
         if origin.style is LogStyle.PLOG:
+            if found and found[8] and message.startswith("Op "):
+                message = f"{found[8]}: {message}"
             return self._with_launches(self._messages.parse(message, head))
         return self._with_launches(warning(message, head))
 

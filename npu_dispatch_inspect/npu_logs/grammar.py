@@ -21,10 +21,13 @@ import re
 
 __all__ = [
     "ARGUMENT_LINE",
-    "ASYNC_ERROR",
     "CLOSING_LINE",
+    "ERROR",
+    "ERROR_CODE",
+    "ERROR_OPERATOR",
     "FALLBACK",
     "HEAD",
+    "INDEX_ENTRY",
     "KIND_AT",
     "MESSAGE_LIMITS",
     "NOTHING_LOGGED",
@@ -49,20 +52,25 @@ _EOL = r"\r?\n"
 _KIND = (
     r"(?:Tensor (?:size|npu_format): |Scalar: |unknown dtype, "
     r"|int(?:64_t|8_t(?!: \r?\n))?: "
-    r"|(?:bool|float|double|char\*|ScalarType|u?int(?:8|16|32|64)_t): "
+    r"|(?:bool|float|double|char\*|ScalarType|u?int(?:16|32)_t|uint64_t): "
+    r"|uint8_t: (?!\r?\n)"
     r"|NPU scalar |CPU scalar |Optional None |Undefined Tensor!"
     r"|IntArrayRef size: |(?:at::|c10::)?ArrayRef<|std::array<"
     r"|TensorList size: |Empty |No extra debug |Debug info for |FakeTensor )"
 )
 # Names are C++ expressions: they may hold "::" and even ": " (a ? b : c), so
 # only a colon in front of a known kind ends one.
-_SLOW_NAME = r"[^\n:]*(?::(?! " + _KIND + r")[^\n:]*)*"
+_SLOW_NAME = (
+    # What a launcher puts in front of a line is none, and a prefix is none.
+    r"(?![\[\x1b]|\d{4}-|[VIWEF]\d{4} |\([^()\n]*\bpid=|[A-Za-z][\w.-]* {2,}\| )"
+    r"[^\n:]*(?::(?! " + _KIND + r")[^\n:]*)*"
+)
 _ARGUMENT = r"(?:\w+|" + _SLOW_NAME + r"): " + _KIND + r"[^\n]*\n"
 # An int8_t is printed as a raw character; a zero one ends the C string.
-_CUT = r"[^\n:]*: int8_t: " + _EOL
+_CUT = r"[^\n:]*: u?int8_t: " + _EOL
 _CLOSE = r"(?:" + _CUT + r"|" + _EOL + r")"
 
-KIND_AT = _compiled(r"(\w+|" + _SLOW_NAME + r"): (?=" + _KIND + r"|int8_t: )")
+KIND_AT = _compiled(r"(\w+|" + _SLOW_NAME + r"): (?=" + _KIND + r"|u?int8_t: )")
 """Splits an argument line: group 1 is the name, the value begins at the end."""
 
 ARGUMENT_LINE = _compiled(_ARGUMENT)
@@ -107,6 +115,19 @@ command; 7 argument lines; 8 the line that closes the record; 9 the message of a
 record that has none of these.
 """
 
+INDEX_ENTRY = _compiled(
+    r"(?:[VIWEF]" + _GLOG_TIME + r"  *\d+" + _GLOG_PLACE + r"\] " + _RANK
+    + r"|(?:\[rank:\d+\]:)?(?:\[\d+\] )?\[" + _BRACKET_TIME + r"\] torch[\w.]*: "
+    r"\[[A-Z]+\] (?:\[\d+\] )?)"
+    r"(?:(\w+) (exec aten|EXEC_[A-Z_]+|Detail info)[^\n]*\n"
+    r"(?:" + _ARGUMENT + r")*" + _CLOSE + r"?"
+    r"|([\w.]*)[^\n]*\n)"
+)
+"""A whole record of which only the name matters.
+
+Groups: operator and command, or the first word of any other message.
+"""
+
 # What only torch_npu prints: a plain glog line may come from any library, so
 # the file or the command must tell.
 _OWN_BODY = r"(?:" + _ARGUMENT + r")*" + _CLOSE + r"?"
@@ -142,7 +163,8 @@ TORCH_LINE = _compiled(
 PLOG_LINE = _compiled(
     r"\[([A-Z]+) *\] ([A-Z_0-9]+)\((\d+),[^)\n]*\):"
     r"(\d{4}-\d\d-\d\d-" + _CLOCK + r"\.\d{3}\.\d{3}) "
-    r"\[([^\s\]]+):(\d+)\] ?(\d+)? ?(?:([A-Za-z_~]\w*(?:::~?\w+)*):(?:\d+:)? ?)?"
+    r"\[([^\s\]]+):(\d+)\] ?(\d+)? ?(?:([A-Za-z_~][^\s:\"]*(?:::[^\s:\"]+)*):"
+    r"(?:\d+:)? ?)?"
     r"(\"?\[PTA\]:\"?)?"
 )
 """CANN's own files.
@@ -154,7 +176,7 @@ mark.
 _COLOUR = r"(?:\x1b\[[\d;]*m)*"
 WRAPPER = _compiled(
     r"(?:" + _COLOUR + r"(?:\[[A-Za-z_]+\d*\]: ?|\([^()\n]*\bpid=\d+[^()\n]*\)"
-    + _COLOUR + r" ?|[A-Za-z][\w.-]* +\| |"
+    + _COLOUR + r" ?|[A-Za-z][\w.-]* {2,}\| |"
     r"\d{4}-\d\d-\d\d[T ]" + _CLOCK + r"(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)? "
     r"(?:std(?:out|err) [FP] )?)" + _COLOUR + r")+"
 )
@@ -167,8 +189,14 @@ FALLBACK = _compiled(
     r"The operator '([^']+)' is not currently supported on the NPU backend"
 )
 
-ASYNC_ERROR = _compiled(
-    r"(?:the current working operator name is (?P<current>\w+)"
-    r"|call (?P<called>aclnn\w+)\S* failed|NPU function error"
-    r"|ERR\d{5} PTA call acl api failed)"
+ERROR = _compiled(
+    r"current working operator name is \w|call aclnn\w+\S* failed"
+    r"|NPU function error|ERR\d{5} PTA call acl api failed"
+    r"|\w+ or \w+GetWorkspaceSize not in "
 )
+"""A line that tells of an error of the device or of a call into CANN."""
+
+ERROR_OPERATOR = _compiled(
+    r"current working operator name is (\w+)|call (aclnn\w+)|(\w+) or \3GetWorkspace"
+)
+ERROR_CODE = _compiled(r"error code is (\d+)")

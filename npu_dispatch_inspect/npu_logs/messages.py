@@ -6,10 +6,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from npu_dispatch_inspect.npu_logs.grammar import ASYNC_ERROR, FALLBACK
+from npu_dispatch_inspect.npu_logs.grammar import (
+    ERROR,
+    ERROR_CODE,
+    ERROR_OPERATOR,
+    FALLBACK,
+    NOTHING_LOGGED,
+)
 from npu_dispatch_inspect.npu_logs.sources import decoded
 from npu_dispatch_inspect.records.logs import (
     AsyncErrorRecord,
+    DroppedRecord,
     ExecutionRecord,
     FallbackWarning,
     LogRecord,
@@ -61,7 +68,6 @@ _EVENT_EXECUTION = re.compile(
     r"(?P<function>\w+Func) Run(?:, stream = (?P<stream>\w+))?"
     r"(?:, event = (?P<event>\w+))?(?:, ret = (?P<ret>-?\d+))?\.?"
 )
-_ERROR_CODE = re.compile(r"error code is (\d+)")
 
 class MessageParser:
     """Builds the record of a message that has no argument lines.
@@ -84,6 +90,8 @@ class MessageParser:
             if state is not None:
                 action, task = self._queue.get(told) or self._told(told)
                 return QueueRecord(action=action, task=task, state=state, **head)
+        elif message.startswith("device = "):
+            return self.parse(f", {message}", head)
         elif " Run" in message:
             run = self._runs.get(message) or self._run(message)
             if run is not None:
@@ -120,11 +128,13 @@ def warning(message: str, head: Head) -> LogRecord:
     found = FALLBACK.search(message)
     if found is not None:
         return FallbackWarning(operator=decoded(found[1]), **head)
-    error = ASYNC_ERROR.search(message)
-    if error is not None:
-        code = _ERROR_CODE.search(message)
+    if NOTHING_LOGGED.search(message):
+        return DroppedRecord(**head)
+    if ERROR.search(message):
+        operator = ERROR_OPERATOR.search(message)
+        code = ERROR_CODE.search(message)
         return AsyncErrorRecord(
-            operator=error["current"] or error["called"],
+            operator=operator[operator.lastindex or 0] if operator else None,
             code=int(code[1]) if code else None,
             **head,
         )

@@ -15,6 +15,7 @@ __all__ = [
     "AclnnRecord",
     "AsyncErrorRecord",
     "DetailRecord",
+    "DroppedRecord",
     "ExecutionRecord",
     "FallbackWarning",
     "LogOrigin",
@@ -33,7 +34,7 @@ __all__ = [
 ]
 
 
-_TIME = re.compile(r"\b[\d-]+[ T-]\d\d:\d\d:\d\d[.:][\d.]+")
+_TIME = re.compile(r"[\d-]+[ T-]\d\d:\d\d:\d\d[.:][\d.]+")
 _CLOCK = re.compile(r"(\d\d):(\d\d):(\d\d)[:.](\d{3})\.?(\d{3})?")
 
 
@@ -344,6 +345,14 @@ class ExecutionRecord(LogRecord):
     def finished(self) -> bool:
         """The line says that the task ran; else that it begins."""
         return self.run.finished
+
+
+@frozen(kw_only=True)
+class DroppedRecord(LogRecord):
+    """torch_npu could not print a record: too long, it was dropped whole.
+
+    This is said once per process, so there may have been more.
+    """
 
 
 @frozen(kw_only=True)
