@@ -14,7 +14,7 @@ _MODULE = "torch._dynamo.eval_frame"
 
 
 def replace_frame_functions(
-    make: Callable[[Callable[..., Any]], dict[str, Callable[..., Any]]],
+    make: Callable[[Callable[[str], Any]], dict[str, Callable[..., Any]]],
 ) -> Callable[[], None]:
     """Put other functions where Dynamo's wrappers of compiled code call its own.
 

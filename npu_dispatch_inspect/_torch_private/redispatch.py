@@ -169,7 +169,7 @@ def register_kernels(
         if library is None:
             library = torch._C._dispatch_library("IMPL", namespace, "", __file__, 0)
             libraries[namespace] = library
-        library.impl(name, GENERIC_KEY, kernel, True)
+        library.impl(name, GENERIC_KEY, kernel, True)  # type: ignore[call-arg]
 
     def remove() -> None:
         for each in libraries.values():
@@ -337,7 +337,8 @@ def higher_order_keys(
     op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[int, Any]:
     """Raw key set of a higher-order call, and the key to go on with; 2.4 to 2.14."""
-    keyset = torch._ops._compute_keyset(args, kwargs, op.non_fallthrough_keys)
+    compute: Callable[..., Any] = torch._ops._compute_keyset
+    keyset = compute(args, kwargs, op.non_fallthrough_keys)
     return int(keyset.raw_repr()), keys_below(keyset).highestPriorityTypeId()
 
 

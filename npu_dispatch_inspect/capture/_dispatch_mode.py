@@ -39,6 +39,7 @@ class DispatchModeEngine:
 
     name = "dispatch_mode"
     below_autograd = True
+    nesting = False
     read_keys = None
 
     def __init__(self, recorder: Recorder) -> None:

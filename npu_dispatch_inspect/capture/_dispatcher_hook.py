@@ -10,6 +10,7 @@ program's operators are the ones it has without a tracer.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -26,6 +27,10 @@ from npu_dispatch_inspect.capture._hook_threads import (
     switch_on,
     thread,
     told,
+)
+from npu_dispatch_inspect.capture._scopes import (
+    enter_record_function,
+    leave_record_function,
 )
 from npu_dispatch_inspect.errors import UsageError
 
@@ -52,9 +57,14 @@ class DispatcherHook:
         """
         require_support()
         _kernels.acquire()
-        self._seen = seen_here()
-        self._seen.add(self._recorder)
-        switch_on(self._seen, on=True)
+        try:
+            seen = seen_here()
+            seen.add(self._recorder)
+            switch_on(seen, on=True)
+        except BaseException:
+            _kernels.release()
+            raise
+        self._seen = seen
 
     def stop(self) -> None:
         """Stop seeing them; may be called in any order, from any thread, twice."""
@@ -117,13 +127,11 @@ class _Kernels:
     def _new(self) -> Iterator[tuple[str, Callable[..., Any]]]:
         for name in dispatcher.operator_names():
             op = redispatch.find_overload(name)
-            if name.startswith("profiler::"):
-                continue  # torch.profiler's own marks, which it does not show either
             if op is None or self._installed.get(name) is op:
                 continue
             known = self._known.get(name)
             if known is None or known[0] is not op:
-                known = self._known[name] = (op, _kernel(op))
+                known = self._known[name] = (op, _mark(op) or _kernel(op))
             self._installed[name] = op
             yield name, known[1]
 
@@ -146,7 +154,7 @@ def _kernel(op: Any) -> Callable[..., Any]:
     restore = restorer(op)
     keys_below = redispatch.keys_below
     below = _below.get
-    here, get_ident = thread, threading.get_ident
+    here = thread
 
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         raw = keyset.raw_repr()
@@ -161,30 +169,55 @@ def _kernel(op: Any) -> Callable[..., Any]:
             sent, named = args, kwargs
         if calls is None:
             return run(keys, *sent, **named)
-        begin, end, fail, open_calls = calls
+        begin, end, fail = calls
         token = begin(op, args, kwargs, raw)
-        ident = get_ident()
-        outer = open_calls.get(ident)
-        if token is not None:
-            open_calls[ident] = token
         try:
-            if named:
-                result = run(keys, *sent, **named)
-            else:
-                result = run(keys, *sent)
+            result = run(keys, *sent, **named) if named else run(keys, *sent)
         except BaseException as error:
-            open_calls[ident] = outer
             fail(token, error)
             # The traceback keeps this frame; it must not keep tensors alive.
             args = sent = ()
             kwargs = named = {}
             raise
-        open_calls[ident] = outer
         end(token, result)
         return result
 
     modes.hide_from_dynamo(kernel)
     return kernel
+
+
+def _mark(op: Any) -> Callable[..., Any] | None:
+    """The kernel for the operators around a `record_function` block.
+
+    They are labels, not work: torch.profiler shows none of its own operators. The
+    label of an optimizer's step tells the phase of what is inside.
+    """
+    follow: Callable[[object], None]
+    if op is modes.RECORD_FUNCTION_ENTER:
+        follow = enter_record_function
+    elif op is modes.RECORD_FUNCTION_EXIT:
+        follow = _leave_record_function
+    elif op.namespace == "profiler":
+        follow = _ignore
+    else:
+        return None
+    run = redispatch.redispatcher(op)
+
+    def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        result = run(redispatch.keys_below(keyset), *args, **kwargs)
+        if calls_here() is not None:
+            follow(args[0])
+        return result
+
+    modes.hide_from_dynamo(kernel)
+    return kernel
+
+
+def _leave_record_function(_: object) -> None:
+    leave_record_function()
+
+
+def _ignore(_: object) -> None: ...
 
 
 def _higher_order(op: Any) -> Callable[..., Any]:
@@ -195,7 +228,8 @@ def _higher_order(op: Any) -> Callable[..., Any]:
         calls = calls_here()
         if calls is None:
             return op.dispatch(key, *args, **kwargs)
-        return told(calls, op, args, kwargs, raw, lambda: op.dispatch(key, *args, **kwargs))
+        run = functools.partial(op.dispatch, key, *args, **kwargs)
+        return told(run, calls, op, args, kwargs, raw)
 
     modes.hide_from_dynamo(kernel)
     return kernel

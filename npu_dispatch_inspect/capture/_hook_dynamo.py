@@ -51,7 +51,7 @@ def install() -> Callable[[], None]:
 
 
 def _replacements(
-    original: Callable[[str], Callable[..., Any]],
+    original: Callable[[str], Any],
 ) -> dict[str, Callable[..., Any]]:
     set_eval_frame = original("set_eval_frame")
     is_unsafe = original("_is_skip_guard_eval_unsafe_stance")

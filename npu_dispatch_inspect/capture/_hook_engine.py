@@ -19,6 +19,7 @@ class DispatcherEngine(DispatcherHook):
 
     name = "dispatcher"
     below_autograd = False
+    nesting = True
 
     @staticmethod
     def read_keys(op: Any, raw: int) -> tuple[tuple[str, ...], KernelChoice | None]:

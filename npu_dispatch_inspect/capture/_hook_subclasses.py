@@ -72,4 +72,4 @@ def _told(
             return make()
 
     raw = redispatch.keys_without_modes(tensor)
-    return told(calls, op, (tensor,), {}, raw, hidden)
+    return told(hidden, calls, op, (tensor,), {}, raw)

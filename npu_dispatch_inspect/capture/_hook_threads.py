@@ -28,11 +28,9 @@ _LEFT_AS = "npu_dispatch_inspect.dispatcher_hook"
 class CallRecorder(Protocol):
     """What a hook tells about calls; the methods are fetched once per block.
 
-    ``end`` must not keep the result.
+    ``end`` may be given a token whose inner calls never ended (an interrupt can
+    fall between any two instructions), and must not keep the result.
     """
-
-    open_calls: dict[int, Any]
-    """The token of the call that each thread is inside of; the hook keeps it."""
 
     @property
     def begin(self) -> Callable[[Any, tuple[Any, ...], dict[str, Any], int], Any]:
@@ -53,7 +51,6 @@ class Calls(NamedTuple):
     begin: Callable[[Any, tuple[Any, ...], dict[str, Any], int], Any]
     end: Callable[[Any, Any], None]
     fail: Callable[[Any, BaseException], None]
-    open_calls: dict[int, Any]
 
 
 class Seen:
@@ -86,10 +83,7 @@ class Seen:
         self._join()
 
     def _join(self) -> None:
-        every = [
-            Calls(each.begin, each.end, each.fail, each.open_calls)
-            for each in self._recorders
-        ]
+        every = [Calls(each.begin, each.end, each.fail) for each in self._recorders]
         if len(every) > 1:
             self.calls = _as_one(every)
         else:
@@ -131,56 +125,38 @@ def calls_here() -> Calls | None:
     return calls
 
 
-def told(
-    calls: Calls,
-    op: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    raw: int,
-    run: Callable[[], Any],
-) -> Any:
-    """Run something as one recorded call; the kernels have this written out."""
-    here = threading.get_ident()
-    outer = calls.open_calls.get(here)
-    token = calls.begin(op, args, kwargs, raw)
-    if token is not None:
-        calls.open_calls[here] = token
+def told(run: Callable[[], Any], calls: Calls, *call: Any) -> Any:
+    """Run something as one recorded call; the kernels have this written out.
+
+    Args:
+        run: does it.
+        calls: whom to tell.
+        *call: operator, positional arguments, keyword arguments, raw key set.
+    """
+    token = calls.begin(*call)
     try:
         result = run()
     except BaseException as error:
-        calls.open_calls[here] = outer
         calls.fail(token, error)
         raise
-    calls.open_calls[here] = outer
     calls.end(token, result)
     return result
 
 
 def _as_one(every: list[Calls]) -> Calls:
     def begin(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], raw: int) -> Any:
-        here = threading.get_ident()
-        tokens = []
-        for each in every:
-            token = each.begin(op, args, kwargs, raw)
-            tokens.append((token, each.open_calls.get(here)))
-            if token is not None:
-                each.open_calls[here] = token
-        return tokens
+        return [each.begin(op, args, kwargs, raw) for each in every]
 
     def end(tokens: Any, result: Any) -> None:
-        here = threading.get_ident()
-        for each, (token, outer) in zip(every, tokens, strict=True):
-            each.open_calls[here] = outer
+        for each, token in zip(every, tokens, strict=True):
             each.end(token, result)
 
     def fail(tokens: Any, error: BaseException) -> None:
-        here = threading.get_ident()
-        for each, (token, outer) in zip(every, tokens, strict=True):
-            each.open_calls[here] = outer
+        for each, token in zip(every, tokens, strict=True):
             each.fail(token, error)
 
     modes.hide_from_dynamo(begin, end, fail)
-    return Calls(begin, end, fail, {})
+    return Calls(begin, end, fail)
 
 
 def _forget_in_child() -> None:

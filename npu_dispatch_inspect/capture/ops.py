@@ -16,6 +16,7 @@ from attrs import evolve
 from npu_dispatch_inspect.capture import _scopes
 from npu_dispatch_inspect.capture._build import Builder, KeyReader
 from npu_dispatch_inspect.capture._dispatch_mode import DispatchModeEngine
+from npu_dispatch_inspect.capture._hook_engine import DispatcherEngine
 from npu_dispatch_inspect.capture._recorder import Recorder
 from npu_dispatch_inspect.capture._scopes import region
 from npu_dispatch_inspect.environment import read_environment
@@ -34,6 +35,8 @@ class Engine(Protocol):
     name: str
     below_autograd: bool
     """Calls are seen after their autograd node has been made."""
+    nesting: bool
+    """A call that begins before another has ended is inside it."""
     read_keys: KeyReader | None
 
     def start(self) -> None:
@@ -43,8 +46,9 @@ class Engine(Protocol):
         """Stop seeing them."""
 
 
-ENGINES: dict[str, Callable[[Recorder], Engine]] = {
+ENGINES: dict[str, Any] = {
     "dispatch_mode": DispatchModeEngine,
+    "dispatcher": DispatcherEngine,
 }
 
 
@@ -54,7 +58,9 @@ class OpTracer:
     Args:
         label: a name for people.
         engine: ``"dispatch_mode"`` records what reaches `__torch_dispatch__`,
-            that is, calls below autograd.
+            that is, calls below autograd; ``"dispatcher"`` records every call the
+            dispatcher makes, composites and calls inside kernels included, with
+            its dispatch keys, and changes no operator of the program.
         detail: ``"full"``, or ``"names"`` for operator, phase and module only.
         max_ops: record so many calls, then only mark the trace as truncated.
 
@@ -80,7 +86,7 @@ class OpTracer:
         self,
         label: str | None = None,
         *,
-        engine: Literal["dispatch_mode"] = "dispatch_mode",
+        engine: Literal["dispatch_mode", "dispatcher"] = "dispatch_mode",
         detail: Literal["full", "names"] = "full",
         max_ops: int | None = None,
     ) -> None:
@@ -116,8 +122,11 @@ class OpTracer:
                 "trace_ops() to trace inside its block."
             )
             raise UsageError(msg)
-        recorder = Recorder(detail=self._detail, max_ops=self._max_ops)
-        engine = ENGINES[self._engine_name](recorder)
+        kind = ENGINES[self._engine_name]
+        recorder = Recorder(
+            detail=self._detail, nesting=kind.nesting, max_ops=self._max_ops
+        )
+        engine: Engine = kind(recorder)
         run = _Run(recorder, engine, self._label)
         _scopes.track()
         try:
