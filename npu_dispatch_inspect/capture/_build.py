@@ -77,8 +77,9 @@ class Builder:
         return [self._record(row) for row in rows]
 
     def _record(self, row: Row) -> OpRecord:
-        index, op, scope, parent, depth, _, node, site, keyset = row[:9]
-        args, kwargs, start, outputs, end, error = row[9:]
+        index, op, scope, parent, depth, _, node, node_number, site, keyset = row[:10]
+        start, outputs, end, error, kwargs, count = row[10:16]
+        args = None if count < 0 else row[16:]
         source, marks = self._place(site)
         thread = self._threads.setdefault(scope.thread, len(self._threads))
         phase = _phase(node, marks, step=scope.step)
@@ -87,7 +88,7 @@ class Builder:
         recomputed = False
         if node is not None:
             recomputed = bool(marks & _frames.CHECKPOINT)
-            known = self._nodes.get(node[1])
+            known = self._nodes.get(node_number)
             if known is not None and not recomputed:
                 forward = known[0]
                 if forward is not None:
@@ -113,7 +114,7 @@ class Builder:
             regions=owner.regions,
             thread=thread,
             source=source,
-            autograd_node=node[0] or None if node is not None else None,
+            autograd_node=node or None,
             keys=keys,
             kernel=kernel,
             start_ns=start - self._started if start else None,

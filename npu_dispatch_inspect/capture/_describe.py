@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from itertools import count
 from typing import Any, NamedTuple
 
 import torch
@@ -53,88 +54,88 @@ _SYMBOLIC = {
 
 def describer() -> Describe:
     """Make the functions that describe values, with a numbering of their own."""
-    # id -> [weak reference, number, last row, weak reference to its storage]
-    tensors: dict[int, list[Any]] = {}
-    storages: dict[int, tuple[weakref.ref[Any], int]] = {}
-    sizes: dict[Any, Any] = {}
-    last_tensor = last_storage = 0
+    # id -> (weak reference, last row, weak reference to its storage or None)
+    tensors: dict[int, tuple[Any, Any, Any]] = {}
+    # id -> (weak reference, number)
+    storages: dict[int, tuple[Any, int]] = {}
+    shapes: dict[Any, tuple[int, ...]] = {}
+    devices: dict[torch.device, torch.device] = {}
+    next_tensor, next_storage = count(1).__next__, count(1).__next__
     plain_tensor, parameter = torch.Tensor, torch.nn.Parameter
-    ref, intern = weakref.ref, sizes.setdefault
-
-    def number_storage(storage: Any) -> int:
-        nonlocal last_storage
-        known = storages.get(id(storage))
-        if known is not None and known[0]() is storage:
-            return known[1]
-        last_storage += 1
-        storages[id(storage)] = (ref(storage), last_storage)
-        return last_storage
+    ref = weakref.ref
 
     def tensor_row(tensor: torch.Tensor) -> tuple[Any, ...]:
         known = tensors.get(id(tensor))
         if known is None or known[0]() is not tensor:
-            return new_tensor(tensor)
-        row = known[2]
-        storage_ref = known[3]
+            return plain_row(tensor, next_tensor(), None)
+        _, row, storage_ref = known
         if storage_ref is None:
-            return odd_tensor(tensor, known)
-        # A tensor keeps its dtype, device and bits as long as it keeps its storage
-        # and dtype; `x.data = y` changes at least one of the two.
-        storage = tensor.untyped_storage()
+            return odd_row(tensor, row[0], row)
+        # A tensor keeps its device and bits as long as it keeps its storage and
+        # dtype; `x.data = y` changes at least one of the two.
         if (
-            storage is storage_ref()
-            and tensor.shape == row[2]
-            and tensor.stride() == row[3]
-            and tensor.storage_offset() == row[4]
-            and tensor.dtype is row[5]
-            and tensor.requires_grad is row[7]
+            tensor.untyped_storage() is not storage_ref()
+            or tensor.shape != row[2]
+            or tensor.stride() != row[3]
+            or tensor.storage_offset() != row[4]
+            or tensor.dtype is not row[5]
         ):
-            return row  # type: ignore[no-any-return]
-        return plain_row(tensor, known, storage)
-
-    def new_tensor(tensor: torch.Tensor) -> tuple[Any, ...]:
-        nonlocal last_tensor
-        last_tensor += 1
-        known = tensors[id(tensor)] = [ref(tensor), last_tensor, None, None]
-        kind = type(tensor)
-        if (
-            kind is plain_tensor or kind is parameter
-        ) and not tensor._has_symbolic_sizes_strides:
-            try:
-                return plain_row(tensor, known, tensor.untyped_storage())
-            except Exception:  # noqa: BLE001 - sparse, nested, functorch wrappers: no strides or storage
-                known[3] = None
-        return odd_tensor(tensor, known)
+            return plain_row(tensor, row[0], row)
+        if tensor.requires_grad is not row[7]:
+            # Every result of a differentiable call comes by here once.
+            row = (*row[:7], not row[7], *row[8:])
+            tensors[id(tensor)] = (known[0], row, storage_ref)
+        return row  # type: ignore[no-any-return]
 
     def plain_row(
-        tensor: torch.Tensor, known: list[Any], storage: Any
+        tensor: torch.Tensor, number: int, before: tuple[Any, ...] | None
     ) -> tuple[Any, ...]:
+        kind = type(tensor)
+        if (
+            kind is not plain_tensor and kind is not parameter
+        ) or tensor._has_symbolic_sizes_strides:
+            return odd_row(tensor, number, before)
+        try:
+            storage = tensor.untyped_storage()
+            stride = tensor.stride()
+        except Exception:  # noqa: BLE001 - sparse, nested, functorch wrappers: no strides or storage
+            return odd_row(tensor, number, before)
+        shape, dtype, device = tensor.shape, tensor.dtype, tensor.device
+        kept = storages.get(id(storage))
+        if kept is None or kept[0]() is not storage:
+            kept = storages[id(storage)] = (ref(storage), next_storage())
         # Shapes repeat where tensors do not: one copy of each is kept, as a plain
         # tuple, which the garbage collector soon stops to visit.
-        shape, stride, dtype = tuple(tensor.shape), tensor.stride(), tensor.dtype
-        device = tensor.device
-        row = known[2] = (
-            known[1],
-            number_storage(storage),
-            intern(shape, shape),
-            intern(stride, stride),
+        row = (
+            number,
+            kept[1],
+            shapes.get(shape) or shapes.setdefault(shape, tuple(shape)),
+            shapes.get(stride) or shapes.setdefault(stride, stride),
             tensor.storage_offset(),
             dtype,
-            intern(device, device),
+            devices.get(device) or devices.setdefault(device, device),
             tensor.requires_grad,
-            type(tensor) is parameter,
+            kind is parameter,
             tensor.is_neg(),
             dtype.is_complex and tensor.is_conj(),
         )
-        known[3] = ref(storage)
+        tensors[id(tensor)] = (ref(tensor), row, kept[0])
         return row
 
-    def odd_tensor(tensor: torch.Tensor, known: list[Any]) -> tuple[Any, ...]:
-        row = (known[1], _odd_tensor(tensor, tensor_row, number_storage))
-        if row == known[2]:
-            return known[2]  # type: ignore[no-any-return]
-        known[2] = row
+    def odd_row(
+        tensor: torch.Tensor, number: int, before: tuple[Any, ...] | None
+    ) -> tuple[Any, ...]:
+        row = (number, _odd_tensor(tensor, tensor_row, number_storage))
+        if row == before:
+            return before
+        tensors[id(tensor)] = (ref(tensor), row, None)
         return row
+
+    def number_storage(storage: Any) -> int:
+        kept = storages.get(id(storage))
+        if kept is None or kept[0]() is not storage:
+            kept = storages[id(storage)] = (ref(storage), next_storage())
+        return kept[1]
 
     def value_row(value: Any) -> Any:
         kind = type(value)
@@ -168,9 +169,8 @@ def describer() -> Describe:
     modes.hide_from_dynamo(
         number_storage,
         tensor_row,
-        new_tensor,
         plain_row,
-        odd_tensor,
+        odd_row,
         value_row,
         value_rows,
         _odd_tensor,

@@ -118,26 +118,35 @@ class Sites:
         known = {engine: ENGINE, seed: SEED, module_call: MODULE}
         # By identity: a code object's hash is worked out from its bytecode at
         # every look-up. They are kept alive so that an identity stays one.
+        self._engine = engine
         self._codes = list(known)
         self._kinds = {id(code): kind for code, kind in known.items()}
-        self.walk = self._make_walk()
+        self.walk, self.walk_backward = self._make_walks()
 
-    def _make_walk(self) -> Callable[[FrameType | None, bool], int]:
-        """Make the function that finds a call's site and returns its number.
+    def _make_walks(
+        self,
+    ) -> tuple[
+        Callable[[FrameType | None, list[OpenModule] | None], int],
+        Callable[[FrameType | None, int], int],
+    ]:
+        """Make the functions that find a call's site and return its number.
 
-        It takes the innermost frame, the modules that this thread is inside of,
-        and whether to go on past the first user frame up to the engine (a
-        recomputation runs the user's code inside it). Where the walk meets a
-        module's call, the rest of the way is the same for every call in that
-        module, so it is remembered there.
+        ``walk`` takes the innermost frame and the modules that this thread is
+        inside of. Where it meets a module's call, the rest of the way is the same
+        for every call in that module, so it is remembered there.
+
+        ``walk_backward`` takes the innermost frame and the number of the backward
+        pass. A recomputation runs the user's code inside the engine, so the way
+        is followed up to the engine; a call that the engine itself makes has the
+        same site as all others of its pass.
         """
         found_sites, codes, kinds = self.found, self._codes, self._kinds
         numbers: dict[tuple[int, int, int], int] = {}
+        engine = self._engine
+        passes: dict[int, int] = {}
 
-        def walk(
-            frame: FrameType | None, opened: list[OpenModule] | None, beyond: bool  # noqa: FBT001 - hot
-        ) -> int:
-            marks = 0
+        def walk(frame: FrameType | None, opened: list[OpenModule] | None) -> int:
+            marks = marks_inside = 0
             found: CodeType | None = None
             offset = -1
             waiting: OpenModule | None = None
@@ -146,14 +155,11 @@ class Sites:
                 code = frame.f_code
                 kind = kinds.get(id(code))
                 if kind is None:
-                    codes.append(code)
-                    kind = kinds[id(code)] = _classify(code)
+                    kind = learn(code)
                 if kind == USER:
-                    if found is None:
-                        found, offset = code, frame.f_lasti
-                        if not beyond:
-                            break
-                elif kind == MODULE:
+                    found, offset = code, frame.f_lasti
+                    break
+                if kind == MODULE:
                     if opened and -level <= len(opened):
                         module = opened[level]
                         level -= 1
@@ -165,21 +171,53 @@ class Sites:
                             waiting, marks_inside, marks = module, marks, 0
                 elif kind:
                     marks |= kind
-                    if kind == ENGINE and found is not None:
-                        break
                 frame = frame.f_back
             if waiting is not None:
                 waiting.site = (found, offset, marks)
                 marks |= marks_inside
-            key = (id(found), offset, marks)
-            number = numbers.get(key)
-            if number is None:
-                number = numbers[key] = len(found_sites)
-                found_sites.append((found, offset, marks))
-            return number
+            return number(found, offset, marks)
 
-        modes.hide_from_dynamo(walk, _classify)
-        return walk
+        def walk_backward(frame: FrameType | None, task: int) -> int:
+            direct = frame is not None and frame.f_code is engine
+            if direct and task in passes:
+                return passes[task]
+            marks = 0
+            found: CodeType | None = None
+            offset = -1
+            while frame is not None:
+                code = frame.f_code
+                kind = kinds.get(id(code))
+                if kind is None:
+                    kind = learn(code)
+                if kind == USER:
+                    if found is None:
+                        found, offset = code, frame.f_lasti
+                elif kind != MODULE:
+                    marks |= kind
+                if marks & ENGINE and found is not None:
+                    break
+                frame = frame.f_back
+            site = number(found, offset, marks)
+            if direct:
+                passes.clear()
+                passes[task] = site
+            return site
+
+        def learn(code: CodeType) -> int:
+            codes.append(code)
+            kind = kinds[id(code)] = _classify(code)
+            return kind
+
+        def number(found: CodeType | None, offset: int, marks: int) -> int:
+            key = (id(found), offset, marks)
+            known = numbers.get(key)
+            if known is None:
+                known = numbers[key] = len(found_sites)
+                found_sites.append((found, offset, marks))
+            return known
+
+        modes.hide_from_dynamo(walk, walk_backward, learn, number, _classify)
+        return walk, walk_backward
 
 
 def locate(code: CodeType, offset: int) -> SourceLocation:

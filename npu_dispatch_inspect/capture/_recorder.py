@@ -27,18 +27,31 @@ from npu_dispatch_inspect.capture._scopes import Scope, current_scopes, open_mod
 __all__ = ["Recorder", "Row", "Token"]
 
 Row = tuple[Any, ...]
-"""(index, op, scope, parent, depth, sequence, node, site, key set, args, kwargs,
-start, outputs, end, error).
+"""(index, op, scope, parent, depth, sequence, node, node number, site, key set,
+start, outputs, end, error, kwargs, count, arguments ...).
 
 ``parent`` is an index, -1 at the top. ``sequence`` is the number of the thread's
-next autograd node, ``node`` the (name, number) of the node being run in backward.
-``site`` numbers a `Site`, -1 where none was asked for. ``args``, ``kwargs`` and
-``outputs`` are raw rows of `_describe`, None where they were not asked for. Times
-are in nanoseconds; ``end`` is 0 while the call runs. ``error`` is (type, message).
+next autograd node; ``node`` and its number are those of the node being run in
+backward, None elsewhere. ``site`` numbers a `Site`, -1 where none was asked for.
+Times are in nanoseconds; ``end`` is 0 while the call runs. ``error`` is (type,
+message). ``count`` arguments follow; -1 where they were not asked for. Arguments,
+``kwargs`` and ``outputs`` are raw rows of `_describe`.
 """
 
-WIDTH = 15
-_INDEX, _PARENT, _DEPTH, _END, _ERROR = 0, 3, 4, 13, 14
+_INDEX, _PARENT, _DEPTH, _END, _ERROR, _COUNT = 0, 3, 4, 12, 13, 15
+_FIXED = 16
+"""So many fields come before a row's arguments."""
+
+
+def _split(flat: list[Any]) -> list[Row]:
+    """One tuple per row of a thread's flat list."""
+    rows = []
+    at = 0
+    while at < len(flat):
+        after = at + _FIXED + max(flat[at + _COUNT], 0)
+        rows.append(tuple(flat[at:after]))
+        at = after
+    return rows
 
 Token = tuple["_ThreadRows", int]
 """Where a row stands: given by `begin`, asked back by `end` and `fail`."""
@@ -94,7 +107,7 @@ class Recorder:
         self._threads = _Threads()
         self._drain = drain
         self._limit = sys.maxsize if max_ops is None else max_ops
-        self._room = sys.maxsize if drain is None else 1024 * WIDTH
+        self._room = sys.maxsize if drain is None else 1024 * _FIXED
         make = self._full if detail == "full" else self._names
         self.begin, self.end, self.fail = make(nesting)
 
@@ -102,10 +115,8 @@ class Recorder:
         """The rows that are here, in the order in which the calls began."""
         found: list[Row] = []
         for state in list(self._threads.values()):
-            flat = state.flat
-            found.extend(
-                tuple(flat[at : at + WIDTH]) for at in range(0, len(flat), WIDTH)
-            )
+            # A copy: the thread may be adding rows.
+            found.extend(_split(list(state.flat)))
         found.sort(key=lambda row: row[_INDEX])  # type: ignore[no-any-return]
         return found
 
@@ -139,7 +150,7 @@ class Recorder:
     def _spill(self, state: _ThreadRows) -> None:
         """Hand a thread's rows on; none of its calls is running."""
         flat = state.flat
-        rows = [tuple(flat[at : at + WIDTH]) for at in range(0, len(flat), WIDTH)]
+        rows = _split(flat)
         flat.clear()
         assert self._drain is not None
         self._drain(rows)
@@ -150,7 +161,8 @@ class Recorder:
 
     def _full(self, nesting: bool) -> tuple[Any, Any, Any]:  # noqa: FBT001
         threads, limit, room, spill = self._threads, self._limit, self._room, self._spill
-        number, scope_of, walk = count(), current_scopes.get, self.sites.walk
+        number, scope_of = count(), current_scopes.get
+        walk, walk_backward = self.sites.walk, self.sites.walk_backward
         describe = describer()
         describe_value, describe_values = describe.value, describe.values
         graph_task, autograd_node = modes.current_graph_task, modes.current_autograd_node
@@ -168,13 +180,19 @@ class Recorder:
             state = threads[thread]
             flat = state.flat
             try:
-                if graph_task() == -1:
-                    node = None
-                    opened = open_modules.get(thread)
+                task = graph_task()
+                if task == -1:
+                    node = node_number = None
+                    site = walk(get_frame(1).f_back, open_modules.get(thread))
                 else:
-                    node = autograd_node()
-                    node = ("", -1) if node is None else (node.name(), node._sequence_nr())
-                    opened = None
+                    running = autograd_node()
+                    node, node_number = (
+                        ("", -1)
+                        if running is None
+                        else (running.name(), running._sequence_nr())
+                    )
+                    site = walk_backward(get_frame(1).f_back, task)
+                described = describe_values(args)
                 row = (
                     index,
                     op,
@@ -183,16 +201,17 @@ class Recorder:
                     state.depth,
                     sequence_number(),
                     node,
-                    walk(get_frame(1).f_back, opened, node is not None),
+                    node_number,
+                    site,
                     keyset,
-                    describe_values(args),
-                    {name: describe_value(kwargs[name]) for name in kwargs}
-                    if kwargs
-                    else None,
                     clock(),
                     None,
                     0,
                     None,
+                    {name: describe_value(kwargs[name]) for name in kwargs}
+                    if kwargs
+                    else None,
+                    len(described),
                 )
             except Exception as error:  # noqa: BLE001 - whatever the user's objects do
                 self.fault(op, error)
@@ -202,6 +221,7 @@ class Recorder:
                 spill(state)
                 at = 0
             flat.extend(row)
+            flat.extend(described)
             if nesting:
                 state.parent = index
                 state.depth += 1
@@ -212,11 +232,11 @@ class Recorder:
                 return
             state, at = token
             flat = state.flat
-            flat[at + 13] = clock()
+            flat[at + 12] = clock()
             if nesting:
                 state.parent, state.depth = flat[at + 3], flat[at + 4]
             try:
-                flat[at + 12] = describe_value(result)
+                flat[at + 11] = describe_value(result)
             except Exception as error:  # noqa: BLE001 - as above
                 self.fault(flat[at + 1], error)
 
@@ -246,13 +266,17 @@ class Recorder:
                 spill(state)
                 at = 0
             site = -1
+            node = node_number = None
             if graph_task() == -1:
-                node = None
                 if op is seed:
-                    site = walk(get_frame(1).f_back, None, False)  # noqa: FBT003
+                    site = walk(get_frame(1).f_back, None)
             else:
-                node = autograd_node()
-                node = ("", -1) if node is None else (node.name(), node._sequence_nr())
+                running = autograd_node()
+                node, node_number = (
+                    ("", -1)
+                    if running is None
+                    else (running.name(), running._sequence_nr())
+                )
             flat.extend(
                 (
                     index,
@@ -262,14 +286,15 @@ class Recorder:
                     state.depth,
                     sequence_number(),
                     node,
+                    node_number,
                     site,
                     keyset,
-                    None,
-                    None,
                     0,
                     None,
                     1,
                     None,
+                    None,
+                    -1,
                 )
             )
             if nesting:
