@@ -13,6 +13,8 @@ import pytest
 from npu_dispatch_inspect import standin
 from npu_dispatch_inspect.standin.checks import check_no_cann
 
+SET_BY_OTHERS = {"PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR"}
+"""Variables that pytest and torch's compiler set while tests run."""
 HAS_NPU = find_spec("torch_npu") is not None
 
 if HAS_NPU and "torch" not in sys.modules:
@@ -74,9 +76,8 @@ def leak_guard(monkeypatch):
     yield
     monkeypatch.undo()
     after = _state()
-    ignore = {"PYTEST_CURRENT_TEST"}
     for each in (before, after):
-        for name in ignore:
+        for name in SET_BY_OTHERS:
             each["environment"].pop(name, None)
     left = {name: (before[name], after[name]) for name in before if before[name] != after[name]}
     assert not left, f"the test left something behind: {left}"
