@@ -270,7 +270,7 @@ def _names_source(needs: Needs) -> Iterator[str]:
 
 def _run(command: list[str]) -> None:
     try:
-        done = subprocess.run(
+        done = subprocess.run(  # noqa: S603 - the user's own compiler
             command, capture_output=True, text=True, check=False, timeout=600
         )
     except OSError as error:

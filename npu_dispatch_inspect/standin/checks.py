@@ -52,7 +52,9 @@ class Installed:
 
 def check_arguments(device_name: object, device_count: object) -> None:
     """Refuse what can be no device name or no number of devices."""
-    if not isinstance(device_name, str) or not re.fullmatch(r"[\w-]{1,63}", device_name):
+    if not isinstance(device_name, str) or not re.fullmatch(
+        r"[\w-]{1,63}", device_name
+    ):
         message = (
             f"device_name must be a name like 'Ascend910B1', not {device_name!r}; "
             "torch.npu.get_device_name() on a real device tells its name."
@@ -137,7 +139,7 @@ def _find(package: str, message: str) -> tuple[Path, Distribution]:
 
 def _release(version: str) -> tuple[str, ...]:
     """Return major, minor and patch: torch_npu 2.7.1.post2 goes with torch 2.7.1+cpu."""
-    return tuple(re.findall(r"\d+", version.split("+")[0])[:3])
+    return tuple(re.findall(r"\d+", version.partition("+")[0])[:3])
 
 
 def _cann_of(description: str, version: str) -> str:

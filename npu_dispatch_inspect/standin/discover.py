@@ -20,6 +20,8 @@ from npu_dispatch_inspect.errors import StandInError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from typing_extensions import Self
+
 __all__ = ["Needs", "discover", "exports"]
 
 # A system library carries its ABI version after ".so"; CANN's libraries carry none.
@@ -95,7 +97,7 @@ def discover(torch_npu: Path, torch: Path) -> Needs:
     libraries: set[str] = set()
     undefined: set[str] = set()
     for path in objects:
-        with _elf(path) as elf:
+        with _Elf(path) as elf:
             libraries.update(elf.needed())
             undefined.update(elf.undefined())
     libraries = {
@@ -106,7 +108,7 @@ def discover(torch_npu: Path, torch: Path) -> Needs:
     # The interpreter and the C library are in this very process.
     process = ctypes.CDLL(None)
     undefined = {name for name in undefined if not hasattr(process, name)}
-    with _elf(torch_npu / "lib" / "libtorch_npu.so") as elf:
+    with _Elf(torch_npu / "lib" / "libtorch_npu.so") as elf:
         text = elf.constants()
     libraries.update(
         f"{name}.so" for name in _OPENED_AT_RUN_TIME if name.encode() + b"\0" in text
@@ -122,7 +124,7 @@ def discover(torch_npu: Path, torch: Path) -> Needs:
 
 def exports(path: Path) -> set[str]:
     """Return the names a shared object defines for others."""
-    with _elf(path) as elf:
+    with _Elf(path) as elf:
         return set(elf.defined())
 
 
@@ -142,12 +144,12 @@ def _defined_in(paths: Iterable[Path], names: set[str]) -> set[str]:
         wanted = names - found
         if not wanted:
             break
-        with _elf(path) as elf:
+        with _Elf(path) as elf:
             found.update(elf.defines(wanted))
     return found
 
 
-class _elf:  # noqa: N801 - used as a function with a scope
+class _Elf:
     """An open shared object, seen through pyelftools."""
 
     def __init__(self, path: Path) -> None:
@@ -162,7 +164,7 @@ class _elf:  # noqa: N801 - used as a function with a scope
         self._stream = path.open("rb")
         self._file: Any = ELFFile(self._stream)
 
-    def __enter__(self) -> _elf:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
