@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -25,6 +26,7 @@ __all__ = [
     "matching_overload",
     "named_keys",
     "number_keys",
+    "null_pointers",
     "quiet_block",
     "reads_values",
     "tensor_keys",
@@ -162,6 +164,30 @@ def fake_mode() -> FakeTensorMode:
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     mode._allow_unsafe_data_ptr_access = False
     return mode
+
+
+@contextlib.contextmanager
+def null_pointers(mode: FakeTensorMode) -> Iterator[None]:
+    """Give a block whose new fake tensors have a null pointer for data, and no error.
+
+    torch warns of it once in a process, on stderr, as of a mistake of the
+    program; it is ours, so it is asked for here where it can be caught.
+    Seen in torch 2.5 to 2.14.
+    """
+    before = mode._allow_unsafe_data_ptr_access
+    mode._allow_unsafe_data_ptr_access = True
+    try:
+        _spend_pointer_warning()
+        yield
+    finally:
+        mode._allow_unsafe_data_ptr_access = before
+
+
+@functools.cache
+def _spend_pointer_warning() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.empty(1).data_ptr()
 
 
 @contextlib.contextmanager

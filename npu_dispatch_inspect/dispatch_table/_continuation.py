@@ -17,6 +17,21 @@ from attrs import evolve
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from npu_dispatch_inspect._torch_private import dispatcher, keysets
+from npu_dispatch_inspect.dispatch_table._composites import (
+    CALLS_NOTHING,
+    GENERATED,
+    GOES_ON,
+    MISLEADING,
+    inside_key,
+    is_python_factory,
+    real_view,
+)
+from npu_dispatch_inspect.dispatch_table._fakes import (
+    FakeWorld,
+    all_fake,
+    as_tensors,
+    with_grad,
+)
 from npu_dispatch_inspect.dispatch_table._specs import arguments
 from npu_dispatch_inspect.dispatch_table.path import (
     Context,
@@ -24,25 +39,15 @@ from npu_dispatch_inspect.dispatch_table.path import (
     Walker,
     below_autograd,
 )
-from npu_dispatch_inspect.records.paths import PathStep, PredictedCall, StepAction
+from npu_dispatch_inspect.records.paths import PredictedCall, StepAction
 
-__all__ = ["GOES_ON", "Followed", "follow", "predicted"]
+__all__ = ["Followed", "follow", "predicted"]
 
 _MAX_DEPTH = 32
 """Deeper nesting is a composite that calls itself; nothing in torch goes past 8."""
 _INVISIBLE = frozenset({"prim::device"})
 """Asked of fake tensors only: real ones answer without a call."""
-GOES_ON = frozenset(
-    {StepAction.DECOMPOSES, StepAction.CALLS_OTHERS, StepAction.CALLS_AGAIN}
-)
-"""Ends of a way whose inside can be followed."""
-_READS_VALUES = "the kernel computes on its own after the calls that are shown"
-_CHOOSES = {
-    "aten::_convolution": (
-        "which convolution runs depends on what tensors without values do not have"
-    )
-}
-"""Kernels for all backends that choose by more than fake tensors can tell."""
+_COMPUTES = "the kernel computes on its own after the calls that are shown"
 _NOTHING = object()
 
 
@@ -55,16 +60,25 @@ class Followed:
         self.unknown: str | None = None
 
 
-def follow(run: Callable[[], Any], context: Context, walker: Walker) -> Followed:
+def follow(
+    run: Callable[[], Any],
+    context: Context,
+    walker: Walker,
+    world: FakeWorld,
+    *,
+    from_python: bool,
+) -> Followed:
     """Run a function on fake tensors and follow every operator it calls.
 
     Args:
-        run: Calls operators on fake tensors; the fake mode is on around it.
+        run: Calls operators on fake tensors.
         context: What the thread adds to and takes from every call.
         walker: Reads the tables.
+        world: Where the fake tensors come from; it is on.
+        from_python: The function is the program's; False for an operator.
     """
     followed = Followed()
-    mode = _Follower(context, walker, followed.calls)
+    mode = _Follower(context, walker, world, followed.calls, from_python=from_python)
     try:
         with keysets.thread_with_keys(*_sees_all(context)), mode:
             run()
@@ -82,14 +96,21 @@ class _Follower(TorchDispatchMode):
         self,
         context: Context,
         walker: Walker,
+        world: FakeWorld,
         found: list[PredictedCall],
-        depth: int = 0,
+        *,
+        above: tuple[str, ...] = (),
+        from_python: bool = False,
+        null_pointers: bool = False,
     ) -> None:
         super().__init__()
         self._context = context
         self._walker = walker
+        self._world = world
         self._found = found
-        self._depth = depth
+        self._above = above
+        self._from_python = from_python
+        self._null_pointers = null_pointers
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
@@ -105,42 +126,85 @@ class _Follower(TorchDispatchMode):
             return func(*args, **kwargs)
         if func.name() in _INVISIBLE:
             return func(*args, **kwargs)
-        walk = self._walker.walk(func, args, kwargs, self._context)
-        call = predicted(func, args, kwargs, walk)
+        context = self._context
+        if self._from_python and is_python_factory(func):
+            context = context.without(below_autograd())
+        walk = self._walker.walk(func, args, kwargs, context)
         place = len(self._found)
-        self._found.append(call)  # also where what follows raises
-        inside = _inside(func, walk)
-        if inside is None:
-            return _with_grad(func, args, func(*args, **kwargs))
-        inner: list[PredictedCall] = []
-        unknown = None
-        notes = call.notes
-        result = _NOTHING
-        if self._depth < _MAX_DEPTH:
-            level = _Follower(walk.inside, self._walker, inner, self._depth + 1)
-            try:
-                with keysets.thread_with_keys(*self._keys_inside(walk)), level:
-                    result = inside(_as_tensors(func, args), kwargs)
-            except Exception as error:  # noqa: BLE001 - it is the answer
-                if keysets.reads_values(error):
-                    notes += (_READS_VALUES,)
-                else:
-                    unknown = _one_line(error)
-        else:
-            unknown = f"more than {_MAX_DEPTH} levels deep"
-        self._found[place] = evolve(
-            call, calls=tuple(inner), unknown=unknown, notes=notes
-        )
+        self._found.append(predicted(func, args, kwargs, walk))
+        args = as_tensors(func, args)
+        call, result = self._look_inside(self._found[place], func, args, kwargs, walk)
+        self._found[place] = call
         if result is _NOTHING:
             result = func(*args, **kwargs)
-        return _with_grad(func, args, result)
+        substitute = real_view(self._above, func, args, result)
+        if substitute is not None:
+            op, given = substitute
+            walk = self._walker.walk(op, given, {}, context)
+            self._found[place] = predicted(op, given, {}, walk)
+        return with_grad(func, args, result)
 
-    def _keys_inside(self, walk: Walk) -> tuple[keysets.Keys, keysets.Keys]:
-        if walk.steps[-1].action is StepAction.CALLS_AGAIN:
-            # The kernel of autocast itself is to run, and no other level above.
-            context = self._context
-            return context.included, context.excluded | below_autograd()
-        return _sees_all(walk.inside)
+    def _look_inside(
+        self,
+        call: PredictedCall,
+        func: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        walk: Walk,
+    ) -> tuple[PredictedCall, Any]:
+        """The call with what it calls, and its result where that can be used."""
+        last = walk.steps[-1]
+        name = call.qualified_name
+        if last.action not in GOES_ON:
+            return call, _NOTHING
+        if name in CALLS_NOTHING:
+            return evolve(call, calls=()), _NOTHING
+        if name in MISLEADING:
+            return evolve(call, unknown=MISLEADING[name]), _NOTHING
+        key = inside_key(func, walk)
+        generated = key == GENERATED
+        if last.action is not StepAction.CALLS_AGAIN and (
+            key is None or (self._null_pointers and not generated)
+        ):
+            return call, _NOTHING
+        if len(self._above) >= _MAX_DEPTH:
+            return evolve(call, unknown=f"{_MAX_DEPTH} levels deep"), _NOTHING
+        inner: list[PredictedCall] = []
+        level = _Follower(
+            walk.inside,
+            self._walker,
+            self._world,
+            inner,
+            above=(*self._above, name),
+            null_pointers=self._null_pointers or generated,
+        )
+        result = _NOTHING
+        unknown, notes = None, call.notes
+        try:
+            if generated:
+                with (
+                    self._world.null_pointers((args, kwargs)) as given,
+                    keysets.thread_with_keys(*_sees_all(walk.inside)),
+                    level,
+                ):
+                    keysets.call_at_key(func, GENERATED, *given)
+            elif key is None:
+                # The kernel of autocast itself is to run: only it knows its casts.
+                above = self._context.included, self._context.excluded
+                with keysets.thread_with_keys(above[0], above[1] | below_autograd()), level:
+                    result = func(*args, **kwargs)
+            else:
+                with keysets.thread_with_keys(*_sees_all(walk.inside)), level:
+                    result = keysets.call_at_key(func, key, args, kwargs)
+        except Exception as error:  # noqa: BLE001 - it is the answer
+            if keysets.reads_values(error):
+                notes += (_COMPUTES,)
+            else:
+                unknown = _one_line(error)
+        if not (func._schema.is_mutable or _usable(last.action, result)):
+            result = _NOTHING
+        call = evolve(call, calls=tuple(inner), unknown=unknown, notes=notes)
+        return call, result
 
 
 def predicted(
@@ -158,47 +222,17 @@ def predicted(
     )
 
 
+def _usable(action: StepAction, result: Any) -> bool:
+    # A kernel for all backends may make its result past the dispatcher.
+    return action is not StepAction.CALLS_OTHERS and all_fake(result)
+
+
 def _sees_all(context: Context) -> tuple[keysets.Keys, keysets.Keys]:
     """The keys under which a call reaches a mode before autograd or autocast."""
     autocast = keysets.named_keys(
         name for name in dispatcher.dispatch_key_names() if name.startswith("Autocast")
     )
     return context.included, context.excluded | below_autograd() | autocast
-
-
-def _inside(op: Any, walk: Walk) -> Callable[[Any, Any], Any] | None:
-    """What to run to see the calls that the last kernel of a way makes."""
-    last = walk.steps[-1]
-    if op.name() in _CHOOSES:
-        return None
-    if last.action is StepAction.CALLS_OTHERS and not _of_torch(last):
-        return None
-    if last.action is StepAction.CALLS_AGAIN:
-        return lambda args, kwargs: op(*args, **kwargs)
-    candidates = {
-        StepAction.DECOMPOSES: (
-            "CompositeImplicitAutogradNestedTensor"
-            if last.kernel is not None and last.kernel.kind == "nested kernel"
-            else "CompositeImplicitAutograd",
-        ),
-        StepAction.CALLS_OTHERS: (
-            "CompositeExplicitAutogradNonFunctional",
-            "CompositeExplicitAutograd",
-        ),
-    }.get(last.action, ())
-    for key in candidates:
-        if keysets.has_kernel(op.name(), key):
-            return lambda args, kwargs: keysets.call_at_key(op, key, args, kwargs)
-    return None
-
-
-def _of_torch(step: PathStep) -> bool:
-    """Whether a kernel for all backends is one of torch's, which are composed.
-
-    Those of other libraries compute as they please, and with null pointers.
-    """
-    file = step.kernel.file if step.kernel is not None else None
-    return "/RegisterCompositeExplicitAutograd" in (file or "")
 
 
 def _higher_order(op: Any) -> PredictedCall:
@@ -208,39 +242,13 @@ def _higher_order(op: Any) -> PredictedCall:
     )
 
 
-def _as_tensors(op: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Python numbers for tensors, back to the tensors that torch makes of them."""
-    kinds = [str(each.type) for each in op._schema.arguments]
-    return tuple(
-        torch.tensor(value)
-        if isinstance(value, bool | int | float | complex)
-        and kind in ("Tensor", "Optional[Tensor]")
-        else value
-        for kind, value in zip(kinds, args, strict=False)
-    )
-
-
-def _with_grad(op: Any, args: tuple[Any, ...], result: Any) -> Any:
-    """Let results require grad where autograd, which is off here, would."""
-    if not torch.is_grad_enabled() or op.name() in ("aten::detach", "aten::detach_"):
-        return result
-    if any(isinstance(each, torch.Tensor) and each.requires_grad for each in args):
-        for each in result if isinstance(result, list | tuple) else (result,):
-            if (
-                isinstance(each, torch.Tensor)
-                and (each.is_floating_point() or each.is_complex())
-                and not each.is_inference()
-            ):
-                each.requires_grad = True
-    return result
-
-
 def _notes(op: Any, args: tuple[Any, ...], walk: Walk) -> tuple[str, ...]:
     notes = []
     devices = {
         str(each.device)
         for each in args
-        if isinstance(each, torch.Tensor) and (each.dim() > 0 or each.device.type != "cpu")
+        if isinstance(each, torch.Tensor)
+        and (each.dim() > 0 or each.device.type != "cpu")
     }
     if len(devices) > 1:
         notes.append(
@@ -248,8 +256,6 @@ def _notes(op: Any, args: tuple[Any, ...], walk: Walk) -> tuple[str, ...]:
             f"likely to refuse them"
         )
     last = walk.steps[-1]
-    if last.action is StepAction.CALLS_OTHERS and op.name() in _CHOOSES:
-        notes.append(_CHOOSES[op.name()])
     if last.action is StepAction.RAISES:
         notes.append(f"{op.name()} has no kernel for {last.key}: the call raises")
     return tuple(notes)

@@ -3,19 +3,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from attrs import evolve
-from torch.utils import _pytree as pytree
-
 from npu_dispatch_inspect._torch_private import keysets
-from npu_dispatch_inspect.dispatch_table._continuation import (
-    GOES_ON,
-    follow,
-    predicted,
-)
+from npu_dispatch_inspect.dispatch_table._composites import GOES_ON
+from npu_dispatch_inspect.dispatch_table._continuation import follow, predicted
+from npu_dispatch_inspect.dispatch_table._fakes import FakeWorld
 from npu_dispatch_inspect.dispatch_table._overloads import resolve_overload
 from npu_dispatch_inspect.dispatch_table.backend import backend_choices
 from npu_dispatch_inspect.dispatch_table.dtypes import probe_dtypes
@@ -53,6 +50,7 @@ def explain(
         UsageError: the arguments fit none of its overloads.
     """
     context = here()
+    calls: tuple[PredictedCall, ...]
     if _is_operator(target):
         op = resolve_overload(target, args, kwargs)
         with keysets.quiet_block():
@@ -130,16 +128,25 @@ def _explain_operator(
         return evolve(call, unknown=why)
     if walk.steps[-1].action not in GOES_ON:
         return call
-    with keysets.fake_mode() as mode:
+    with FakeWorld() as world:
         try:
-            given = _as_fake(mode, (args, kwargs))
+            given = world.copies((args, kwargs))
         except Exception as error:  # noqa: BLE001 - some tensors have no fake form
-            return evolve(call, unknown=f"no stand-in for the tensors: {error}")
-        followed = follow(lambda: op(*given[0], **given[1]), context, walker)
+            why = f"the tensors cannot be copied without values: {error}"
+            return evolve(call, unknown=why)
+        followed = follow(
+            lambda: op(*given[0], **given[1]),
+            context,
+            walker,
+            world,
+            from_python=False,
+        )
     inside = followed.calls[0] if followed.calls else None
     if inside is None or inside.qualified_name != call.qualified_name:
         return evolve(call, unknown=followed.unknown or "it called nothing")
-    return evolve(call, calls=inside.calls, unknown=inside.unknown)
+    return evolve(
+        call, calls=inside.calls, unknown=inside.unknown, notes=inside.notes
+    )
 
 
 def _explain_function(
@@ -148,20 +155,24 @@ def _explain_function(
     kwargs: dict[str, Any],
     context: Context,
 ) -> tuple[tuple[PredictedCall, ...], str | None]:
-    with keysets.fake_mode() as mode:
-        given = _as_fake(mode, (args, kwargs))
+    with FakeWorld() as world:
+        given = world.copies((args, kwargs))
         run = target
         if isinstance(target, torch.nn.Module):
             # Buffers are written to (batch norm counts); the copies take it.
             state = dict(target.named_parameters()) | dict(target.named_buffers())
-            fakes = _as_fake(mode, state)
-
-            def run(*args: Any, **kwargs: Any) -> Any:
-                return torch.func.functional_call(target, fakes, args, kwargs)
-
-        followed = follow(lambda: run(*given[0], **given[1]), context, Walker())
+            run = functools.partial(_call_module, target, world.copies(state))
+        followed = follow(
+            lambda: run(*given[0], **given[1]),
+            context,
+            Walker(),
+            world,
+            from_python=True,
+        )
     return tuple(followed.calls), followed.unknown
 
 
-def _as_fake(mode: Any, values: Any) -> Any:
-    return pytree.tree_map_only(torch.Tensor, mode.from_tensor, values)
+def _call_module(
+    module: torch.nn.Module, state: Any, *args: Any, **kwargs: Any
+) -> Any:
+    return torch.func.functional_call(module, state, args, kwargs)
