@@ -29,6 +29,7 @@ __all__ = [
     "push_mode",
     "schema_arguments",
     "sequence_number",
+    "storage_address",
     "tell_dynamo_plain_module_call",
     "torchbind_name",
 ]
@@ -47,6 +48,9 @@ sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ig
 
 operator_class = type(torch.ops.aten.ones_like.default)
 """`torch._ops.OpOverload`; higher-order operators are of another class; 2.1 to 2.14."""
+
+storage_address: Callable[[torch.Tensor], int] = torch._C._storage_id
+"""Address of a tensor's storage, without making a Python object of it; 2.1 to 2.14."""
 
 RECORD_FUNCTION_ENTER = torch.ops.profiler._record_function_enter_new.default
 RECORD_FUNCTION_EXIT = torch.ops.profiler._record_function_exit._RecordFunction

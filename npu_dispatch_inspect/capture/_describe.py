@@ -9,6 +9,10 @@ half, raw row to record, is in `_build`.
 Identity: a tensor's number is found through its address *and* a weak reference,
 so an address that Python uses again gets a new number. Only weak references are
 held: a strong one to an output would make autograd copy where it would steal.
+For the same reason nobody here asks a tensor for its storage: the Python object
+that this makes counts as an owner of the memory for as long as the memory lives,
+and autograd then adds gradients out of place. A storage is known by its address
+and by the tensors that were seen on it.
 """
 
 from __future__ import annotations
@@ -54,27 +58,27 @@ _SYMBOLIC = {
 
 def describer() -> Describe:
     """Make the functions that describe values, with a numbering of their own."""
-    # id -> (weak reference, last row, weak reference to its storage or None)
+    # id -> (weak reference, last row, address of its storage or None)
     tensors: dict[int, tuple[Any, Any, Any]] = {}
-    # id -> (weak reference, number)
-    storages: dict[int, tuple[Any, int]] = {}
+    # address -> (number, weak references to tensors on it)
+    storages: dict[int, tuple[int, list[Any]]] = {}
     shapes: dict[Any, tuple[int, ...]] = {}
     devices: dict[torch.device, torch.device] = {}
     next_tensor, next_storage = count(1).__next__, count(1).__next__
     plain_tensor, parameter = torch.Tensor, torch.nn.Parameter
-    ref = weakref.ref
+    ref, storage_address = weakref.ref, modes.storage_address
 
     def tensor_row(tensor: torch.Tensor) -> tuple[Any, ...]:
         known = tensors.get(id(tensor))
         if known is None or known[0]() is not tensor:
             return plain_row(tensor, next_tensor(), None)
-        _, row, storage_ref = known
-        if storage_ref is None:
+        _, row, address = known
+        if address is None:
             return odd_row(tensor, row[0], row)
         # A tensor keeps its device and bits as long as it keeps its storage and
         # dtype; `x.data = y` changes at least one of the two.
         if (
-            tensor.untyped_storage() is not storage_ref()
+            storage_address(tensor) != address
             or tensor.shape != row[2]
             or tensor.stride() != row[3]
             or tensor.storage_offset() != row[4]
@@ -84,7 +88,7 @@ def describer() -> Describe:
         if tensor.requires_grad is not row[7]:
             # Every result of a differentiable call comes by here once.
             row = (*row[:7], not row[7], *row[8:])
-            tensors[id(tensor)] = (known[0], row, storage_ref)
+            tensors[id(tensor)] = (known[0], row, address)
         return row  # type: ignore[no-any-return]
 
     def plain_row(
@@ -96,19 +100,16 @@ def describer() -> Describe:
         ) or tensor._has_symbolic_sizes_strides:
             return odd_row(tensor, number, before)
         try:
-            storage = tensor.untyped_storage()
+            address = storage_address(tensor)
             stride = tensor.stride()
         except Exception:  # noqa: BLE001 - sparse, nested, functorch wrappers: no strides or storage
             return odd_row(tensor, number, before)
         shape, dtype, device = tensor.shape, tensor.dtype, tensor.device
-        kept = storages.get(id(storage))
-        if kept is None or kept[0]() is not storage:
-            kept = storages[id(storage)] = (ref(storage), next_storage())
         # Shapes repeat where tensors do not: one copy of each is kept, as a plain
         # tuple, which the garbage collector soon stops to visit.
         row = (
             number,
-            kept[1],
+            number_storage(tensor, address),
             shapes.get(shape) or shapes.setdefault(shape, tuple(shape)),
             shapes.get(stride) or shapes.setdefault(stride, stride),
             tensor.storage_offset(),
@@ -119,7 +120,7 @@ def describer() -> Describe:
             tensor.is_neg(),
             dtype.is_complex and tensor.is_conj(),
         )
-        tensors[id(tensor)] = (ref(tensor), row, kept[0])
+        tensors[id(tensor)] = (ref(tensor), row, address)
         return row
 
     def odd_row(
@@ -131,11 +132,22 @@ def describer() -> Describe:
         tensors[id(tensor)] = (ref(tensor), row, None)
         return row
 
-    def number_storage(storage: Any) -> int:
-        kept = storages.get(id(storage))
-        if kept is None or kept[0]() is not storage:
-            kept = storages[id(storage)] = (ref(storage), next_storage())
-        return kept[1]
+    def number_storage(tensor: torch.Tensor, address: int) -> int:
+        known = storages.get(address)
+        if known is not None:
+            number, seen = known
+            for each in reversed(seen):
+                other = each()
+                # Alive and still there: nobody else can have got the address.
+                if other is not None and storage_address(other) == address:
+                    if len(seen) > 8:  # noqa: PLR2004 - views come and go
+                        seen[:] = [each for each in seen if each() is not None]
+                    if other is not tensor:
+                        seen.append(ref(tensor))
+                    return number
+        number = next_storage()
+        storages[address] = (number, [ref(tensor)])
+        return number
 
     def value_row(value: Any) -> Any:
         kind = type(value)
@@ -182,7 +194,7 @@ def describer() -> Describe:
 def _odd_tensor(
     tensor: torch.Tensor,
     tensor_row: Callable[[torch.Tensor], tuple[Any, ...]],
-    number_storage: Callable[[Any], int],
+    number_storage: Callable[[torch.Tensor, int], int],
 ) -> tuple[Any, ...]:
     """Fields by name for a tensor that the fast path cannot describe."""
     fields: dict[str, Any] = {}
@@ -202,7 +214,10 @@ def _odd_tensor(
     if not getattr(tensor, "is_nested", False) and fields.get("layout") is torch.strided:
         read("stride", lambda: tuple(map(_size, tensor.stride())))
         read("offset", lambda: _size(tensor.storage_offset()))
-        read("storage_id", lambda: number_storage(tensor.untyped_storage()))
+        read(
+            "storage_id",
+            lambda: number_storage(tensor, modes.storage_address(tensor)),
+        )
     flags = []
     for flag, test in (
         ("conj", "is_conj"),
