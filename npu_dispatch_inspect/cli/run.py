@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import runpy
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -33,15 +34,29 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the program as Python would; its exit status passes through."""
     script = options.script
-    if not options.module and not Path(script).exists():
-        msg = f"There is no script {script!r}; use -m to run a module."
-        raise UsageError(msg)
+    if options.module:
+        sys.path.insert(0, "")
+    _check_exists(script, module=options.module)
     _standin.load_if_asked(options)
     sys.argv = [script, *options.arguments]
     if options.module:
-        sys.path.insert(0, "")
         runpy.run_module(script, run_name="__main__", alter_sys=True)
     else:
         sys.path.insert(0, str(Path(script).resolve().parent))
         runpy.run_path(script, run_name="__main__")
     return 0
+
+
+def _check_exists(script: str, *, module: bool) -> None:
+    if not module:
+        if not Path(script).exists():
+            msg = f"There is no script {script!r}; use -m to run a module."
+            raise UsageError(msg)
+        return
+    try:
+        found = find_spec(script)
+    except ModuleNotFoundError:  # a package on the way is missing
+        found = None
+    if found is None:
+        msg = f"There is no module {script!r} on sys.path."
+        raise UsageError(msg)
