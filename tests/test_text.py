@@ -60,7 +60,7 @@ def test_table_of_a_trace():
     """Numbers, phases, nested operators, tensors, modules and the user's lines."""
     assert str(OpTrace(records=[ADDMM, SUM], environment=HERE)) == (
         "#  phase  operator                 inputs -> outputs                                    module       line\n"
-        "0  fwd    aten::addmm              f32[64], f32[32, 128], f32[128, 64] -> f32[32, 64]  fc (Linear)  net.py:12\n"
+        "0  fwd    aten::addmm              f32[64], f32[32, 128], f32[128, 64] -> f32[32, 64]   fc (Linear)  net.py:12\n"
         "1  bwd      aten::sum.dim_IntList  f32[32, 64], [0], dtype=float16 raised RuntimeError\n"
         "2 operator calls"
     )
