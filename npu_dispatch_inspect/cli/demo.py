@@ -36,7 +36,8 @@ def run(options: argparse.Namespace) -> int:
     from npu_dispatch_inspect.capture.ops import trace_ops
     from npu_dispatch_inspect.display.text import environment_line
 
-    device = "npu:0" if getattr(torch, "npu", None) and torch.npu.is_available() else "cpu"
+    npu = getattr(torch, "npu", None)
+    device = "npu:0" if npu is not None and npu.is_available() else "cpu"
     linear = nn.Linear(128, 64).to(device)
     inputs = torch.randn(32, 128, device=device)
     with trace_ops() as trace:
