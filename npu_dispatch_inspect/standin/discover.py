@@ -48,13 +48,14 @@ _OPENED_AT_RUN_TIME = (
 )
 
 # What public functions of CANN are called. Names asked for at run time are taken from
-# the wheel's string constants if they look like one of these.
+# the wheel's string constants, if they are one or the end of one: a linker keeps a
+# string that ends another one only there.
 _FUNCTION_NAME = re.compile(
-    rb"(?<![A-Za-z0-9_])((?:acl[a-z]*|Hccl|Hcomm|hal|mspti)[A-Z][A-Za-z0-9_]*)\0"
+    rb"((?:acl[a-z]*|Hccl|Hcomm|hal|mspti)[A-Z][A-Za-z0-9_]*)\0"
 )
 
 # Device names the wheel knows, e.g. Ascend910B1 or Ascend910_9391.
-_DEVICE_NAME = re.compile(rb"(?<![A-Za-z0-9_])(Ascend\d{3}[A-Za-z0-9_-]*)\x00")
+_DEVICE_NAME = re.compile(rb"(Ascend\d{3}[A-Za-z0-9_-]*)\0")
 
 
 @attrs.frozen(kw_only=True)

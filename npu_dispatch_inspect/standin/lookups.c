@@ -58,8 +58,8 @@ static void note_missing(const char *name)
     if (!known && is_public_function(name))
         fprintf(stderr,
                 "npu_dispatch_inspect: torch_npu asked for the CANN function %s at run "
-                "time, which the stand-in lacks; please report this name together with "
-                "your torch_npu version.\n",
+                "time, which the stand-in lacks, so it may fail or take another path "
+                "than on a device; please report this name and your torch_npu version.\n",
                 name);
 }
 

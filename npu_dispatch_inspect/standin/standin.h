@@ -17,7 +17,7 @@ enum {
     NDI_OUT_OF_MEMORY = 207001,
 };
 
-/* What kind of device the process was told it has; filled in by ndi_configure(). */
+/* What kind of device the process was told it has; filled in when loaded. */
 struct ndi_device_model {
     char soc_name[64];
     uint32_t device_count;

@@ -9,7 +9,7 @@ import pytest
 
 pytestmark = pytest.mark.npu
 
-# The processes are spawned, so they also show that children inherit the stand-in.
+# The processes are spawned: they have the stand-in from their parent's environment.
 HEAD = """
 import os
 from npu_dispatch_inspect import standin
@@ -52,7 +52,9 @@ def run_ranks_fixture(run, tmp_path):
             .replace("{port}", str(port))
             .replace("{body}", lines)
         )
-        return run("import runpy; runpy.run_path('ranks.py', run_name='__main__')", **options)
+        return run(
+            "import runpy; runpy.run_path('ranks.py', run_name='__main__')", **options
+        )
 
     return run_ranks
 
@@ -121,16 +123,6 @@ model(torch.randn(3, 8).npu()).sum().backward()
 optimizer.step()
 torch.npu.synchronize()
 dist.destroy_process_group()
-""")
-    assert done.lines()[-1] == "joined"
-
-
-def test_children_know_what_they_run_on(run_ranks):
-    """A spawned process reports the stand-in it inherited."""
-    done = run_ranks("""
-seen = standin.info()
-assert seen.device_name == "Ascend910B1" and seen.device_count == ranks, seen
-assert standin.load(device_count=ranks) == seen
 """)
     assert done.lines()[-1] == "joined"
 

@@ -25,7 +25,9 @@ def test_linear_runs_forward_and_backward_without_a_stray_line(run_on_npu):
 
 def test_importing_torch_alone_is_enough(run_on_npu):
     """Torch's own loading of backends brings torch_npu in, without a stray line."""
-    done = run_on_npu("import sys; print('torch_npu' in sys.modules, torch.npu.is_available())")
+    done = run_on_npu(
+        "import sys; print('torch_npu' in sys.modules, torch.npu.is_available())"
+    )
     assert done.lines() == ["True True"]
     assert done.unexpected == []
 
