@@ -12,11 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from npu_dispatch_inspect.capture.ops import OpTracer, region, trace_ops
+    from npu_dispatch_inspect.dispatch_table.compare import compare_tables
+    from npu_dispatch_inspect.dispatch_table.coverage import coverage
+    from npu_dispatch_inspect.dispatch_table.dtypes import probe_dtypes
+    from npu_dispatch_inspect.dispatch_table.explain import calls_operator, explain
+    from npu_dispatch_inspect.dispatch_table.persistence import load_table, save_table
+    from npu_dispatch_inspect.dispatch_table.reader import (
+        DispatchTableReader,
+        read_dispatch_table,
+    )
+    from npu_dispatch_inspect.dispatch_table.registrations import trace_registrations
     from npu_dispatch_inspect.environment import read_environment
     from npu_dispatch_inspect.errors import (
         InspectError,
         RecordError,
         StandInError,
+        UnknownNameError,
         UsageError,
     )
     from npu_dispatch_inspect.opsets import DETACH_OPS, VIEW_OPS
@@ -31,56 +42,118 @@ if TYPE_CHECKING:
         SourceLocation,
         TensorSpec,
     )
+    from npu_dispatch_inspect.records.coverage import Coverage
+    from npu_dispatch_inspect.records.paths import (
+        BackendChoice,
+        DtypeProbe,
+        Explanation,
+        PredictedCall,
+    )
+    from npu_dispatch_inspect.records.registrations import (
+        ComputedKernel,
+        KernelRegistration,
+        KernelState,
+        OperatorEntry,
+    )
+    from npu_dispatch_inspect.records.table_changes import TableChange
+    from npu_dispatch_inspect.records.traced_registrations import RegistrationTrace
     from npu_dispatch_inspect.traces.ops import CallNode, Flow, OpTrace
+    from npu_dispatch_inspect.traces.tables import DispatchTable
 
 _HOMES = {
     "Argument": "records",
+    "BackendChoice": "records.paths",
     "CallNode": "traces.ops",
+    "ComputedKernel": "records.registrations",
     "Constant": "records",
+    "Coverage": "records.coverage",
     "DETACH_OPS": "opsets",
+    "DispatchTable": "traces.tables",
+    "DispatchTableReader": "dispatch_table.reader",
+    "DtypeProbe": "records.paths",
     "Environment": "records",
     "ExceptionRecord": "records",
+    "Explanation": "records.paths",
     "Flow": "traces.ops",
     "InspectError": "errors",
     "KernelChoice": "records",
+    "KernelRegistration": "records.registrations",
+    "KernelState": "records.registrations",
     "OpRecord": "records",
     "OpTrace": "traces.ops",
     "OpTracer": "capture.ops",
+    "OperatorEntry": "records.registrations",
     "Phase": "records",
+    "PredictedCall": "records.paths",
     "RecordError": "errors",
+    "RegistrationTrace": "records.traced_registrations",
     "SourceLocation": "records",
     "StandInError": "errors",
+    "TableChange": "records.table_changes",
     "TensorSpec": "records",
+    "UnknownNameError": "errors",
     "UsageError": "errors",
     "VIEW_OPS": "opsets",
+    "calls_operator": "dispatch_table.explain",
+    "compare_tables": "dispatch_table.compare",
+    "coverage": "dispatch_table.coverage",
+    "explain": "dispatch_table.explain",
+    "load_table": "dispatch_table.persistence",
+    "probe_dtypes": "dispatch_table.dtypes",
+    "read_dispatch_table": "dispatch_table.reader",
     "read_environment": "environment",
     "region": "capture.ops",
+    "save_table": "dispatch_table.persistence",
     "trace_ops": "capture.ops",
+    "trace_registrations": "dispatch_table.registrations",
 }
 
 __all__ = [
     "DETACH_OPS",
     "VIEW_OPS",
     "Argument",
+    "BackendChoice",
     "CallNode",
+    "ComputedKernel",
     "Constant",
+    "Coverage",
+    "DispatchTable",
+    "DispatchTableReader",
+    "DtypeProbe",
     "Environment",
     "ExceptionRecord",
+    "Explanation",
     "Flow",
     "InspectError",
     "KernelChoice",
+    "KernelRegistration",
+    "KernelState",
     "OpRecord",
     "OpTrace",
     "OpTracer",
+    "OperatorEntry",
     "Phase",
+    "PredictedCall",
     "RecordError",
+    "RegistrationTrace",
     "SourceLocation",
     "StandInError",
+    "TableChange",
     "TensorSpec",
+    "UnknownNameError",
     "UsageError",
+    "calls_operator",
+    "compare_tables",
+    "coverage",
+    "explain",
+    "load_table",
+    "probe_dtypes",
+    "read_dispatch_table",
     "read_environment",
     "region",
+    "save_table",
     "trace_ops",
+    "trace_registrations",
 ]
 
 

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 
@@ -19,7 +18,7 @@ __all__ = [
     "MISLEADING",
     "inside_key",
     "is_python_factory",
-    "real_view",
+    "real_call",
 ]
 
 GOES_ON = frozenset(
@@ -49,9 +48,9 @@ MISLEADING = {
 """Composites of which the inside is not predicted, with the reason. Found by
 comparing predictions with real calls over torch's own operator samples."""
 
-_RESHAPES = (("aten::reshape",), ("aten::flatten.using_ints",))
+_RESHAPES = frozenset({"aten::reshape", "aten::flatten.using_ints"})
+_FACTORIES_OF_TENSORS = frozenset({"aten::linspace", "aten::logspace"})
 _OPTIONS = frozenset({"dtype", "layout", "device", "pin_memory"})
-_Substitute: TypeAlias = tuple[Any, tuple[Any, ...]]
 
 
 def inside_key(op: Any, walk: Walk) -> str | None:
@@ -89,23 +88,23 @@ def is_python_factory(op: Any) -> bool:
     """
     names = {each.name for each in op._schema.arguments}
     takes_tensor = any("Tensor" in str(each.type) for each in op._schema.arguments)
-    like = op._schema.name.endswith("_like")
-    return names >= _OPTIONS and (like or not takes_tensor)
+    name = op._schema.name
+    factory = name.endswith("_like") or name in _FACTORIES_OF_TENSORS
+    return names >= _OPTIONS and (factory or not takes_tensor)
 
 
-def real_view(
+def real_call(
     above: tuple[str, ...], op: Any, args: tuple[Any, ...], result: Any
-) -> _Substitute | None:
-    """The call that a real tensor gets where a subclass gets a view.
+) -> tuple[Any, tuple[Any, ...]] | None:
+    """The call that real tensors get where tensor subclasses get this one.
 
-    `reshape` uses ``_reshape_alias`` for a tensor that is not contiguous, but
-    ``view`` for all subclasses, fake tensors among them.
+    torch's composites avoid writing to a subclass and aliasing one, and fake
+    tensors are subclasses.
     """
-    if (
-        above[-1:] not in _RESHAPES
-        or op is not torch.ops.aten.view.default
-        or args[0].is_contiguous()
-    ):
-        return None
-    alias: Callable[..., Any] = torch.ops.aten._reshape_alias.default
-    return alias, (args[0], args[1], list(result.stride()))
+    parent = above[-1] if above else ""
+    aten = torch.ops.aten
+    if parent in _RESHAPES and op is aten.view.default and not args[0].is_contiguous():
+        return aten._reshape_alias.default, (args[0], args[1], list(result.stride()))
+    if parent == "aten::_scaled_dot_product_attention_math" and op is aten.add.Tensor:
+        return aten.add_.Tensor, args
+    return None

@@ -24,7 +24,7 @@ from npu_dispatch_inspect.dispatch_table._composites import (
     MISLEADING,
     inside_key,
     is_python_factory,
-    real_view,
+    real_call,
 )
 from npu_dispatch_inspect.dispatch_table._fakes import (
     FakeWorld,
@@ -32,6 +32,7 @@ from npu_dispatch_inspect.dispatch_table._fakes import (
     as_tensors,
     with_grad,
 )
+from npu_dispatch_inspect.dispatch_table._module_paths import ModulePaths
 from npu_dispatch_inspect.dispatch_table._specs import arguments
 from npu_dispatch_inspect.dispatch_table.path import (
     Context,
@@ -66,7 +67,7 @@ def follow(
     walker: Walker,
     world: FakeWorld,
     *,
-    from_python: bool,
+    paths: ModulePaths | None = None,
 ) -> Followed:
     """Run a function on fake tensors and follow every operator it calls.
 
@@ -75,10 +76,10 @@ def follow(
         context: What the thread adds to and takes from every call.
         walker: Reads the tables.
         world: Where the fake tensors come from; it is on.
-        from_python: The function is the program's; False for an operator.
+        paths: Knows the module that runs; None where an operator is followed.
     """
     followed = Followed()
-    mode = _Follower(context, walker, world, followed.calls, from_python=from_python)
+    mode = _Follower(context, walker, world, followed.calls, paths=paths)
     try:
         with keysets.thread_with_keys(*_sees_all(context)), mode:
             run()
@@ -100,7 +101,7 @@ class _Follower(TorchDispatchMode):
         found: list[PredictedCall],
         *,
         above: tuple[str, ...] = (),
-        from_python: bool = False,
+        paths: ModulePaths | None = None,
         null_pointers: bool = False,
     ) -> None:
         super().__init__()
@@ -109,7 +110,7 @@ class _Follower(TorchDispatchMode):
         self._world = world
         self._found = found
         self._above = above
-        self._from_python = from_python
+        self._paths = paths
         self._null_pointers = null_pointers
 
     @classmethod
@@ -127,21 +128,22 @@ class _Follower(TorchDispatchMode):
         if func.name() in _INVISIBLE:
             return func(*args, **kwargs)
         context = self._context
-        if self._from_python and is_python_factory(func):
+        if self._paths is not None and not self._above and is_python_factory(func):
             context = context.without(below_autograd())
         walk = self._walker.walk(func, args, kwargs, context)
         place = len(self._found)
-        self._found.append(predicted(func, args, kwargs, walk))
+        module = self._paths.current if self._paths is not None else None
+        call = predicted(func, args, kwargs, walk, module)
+        self._found.append(call)  # also where what follows raises
         args = as_tensors(func, args)
-        call, result = self._look_inside(self._found[place], func, args, kwargs, walk)
-        self._found[place] = call
+        self._found[place], result = self._look_inside(call, func, args, kwargs, walk)
         if result is _NOTHING:
             result = func(*args, **kwargs)
-        substitute = real_view(self._above, func, args, result)
+        substitute = real_call(self._above, func, args, result)
         if substitute is not None:
             op, given = substitute
             walk = self._walker.walk(op, given, {}, context)
-            self._found[place] = predicted(op, given, {}, walk)
+            self._found[place] = predicted(op, given, {}, walk, module)
         return with_grad(func, args, result)
 
     def _look_inside(
@@ -176,6 +178,7 @@ class _Follower(TorchDispatchMode):
             self._world,
             inner,
             above=(*self._above, name),
+            paths=self._paths,
             null_pointers=self._null_pointers or generated,
         )
         result = _NOTHING
@@ -208,13 +211,18 @@ class _Follower(TorchDispatchMode):
 
 
 def predicted(
-    op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], walk: Walk
+    op: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    walk: Walk,
+    module: str | None = None,
 ) -> PredictedCall:
     """The record of one call, its inside not looked at."""
     name, _, overload = op.name().partition(".")
     return PredictedCall(
         name=name,
         overload=overload or "default",
+        module=module,
         inputs=arguments(op, args, kwargs),
         keys=walk.keys,
         steps=walk.steps,

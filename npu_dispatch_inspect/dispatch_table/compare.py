@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import TypeAlias
 
-from attrs import evolve
-
 from npu_dispatch_inspect.records.registrations import (
     ComputedKernel,
     Definition,
@@ -42,7 +40,7 @@ def compare_tables(
         exact: Line numbers and whole paths count too: for two tables of one
             process.
     """
-    sight = _exactly if exact else _roughly
+    sight = _exactly if exact else _Roughly()
     changes: list[TableChange] = []
     fallback_keys: dict[str, None] = {}
     for name in dict.fromkeys((*before.names, *after.names)):
@@ -51,14 +49,18 @@ def compare_tables(
             continue
         left = before.entry(name) if old is not None else None
         right = after.entry(name) if new is not None else None
+        if left == right:
+            continue
         for what, facts_of in _FACTS.items():
-            facts, others = _numbered(facts_of, left), _numbered(facts_of, right)
-            changes += _differences(what, name, facts, others, sight)
+            changes += _differences(
+                what, name, _numbered(facts_of, left), _numbered(facts_of, right), sight
+            )
         for entry in (left, right):
             fallback_keys.update(dict.fromkeys(_fallback_keys(entry)))
     for key in fallback_keys:
-        sides = [_fallback(table, key) for table in (before, after)]
-        changes += _differences("fallback", None, *sides, sight)
+        changes += _differences(
+            "fallback", None, _fallback(before, key), _fallback(after, key), sight
+        )
     return tuple(changes)
 
 
@@ -129,10 +131,30 @@ def _exactly(fact: TableFact) -> object:
     return fact
 
 
-def _roughly(fact: TableFact) -> object:
+class _Roughly:
+    """Sees a fact without what moves from build to build; remembers what it saw.
+
+    Winners are shared by thousands of operators, so they are known by identity;
+    holding on to them keeps the identities theirs.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[int, tuple[TableFact, object]] = {}
+
+    def __call__(self, fact: TableFact) -> object:
+        found = self._seen.get(id(fact))
+        if found is None:
+            found = self._seen[id(fact)] = fact, _rough(fact)
+        return found[1]
+
+
+def _rough(fact: TableFact) -> object:
     if isinstance(fact, Definition):
         return fact.schema
     file = None if fact.file is None else _SHARD.sub("", PurePosixPath(fact.file).name)
-    if isinstance(fact, KernelRegistration | ComputedKernel):
-        return evolve(fact, file=file, line=None)
-    return (type(fact), file)
+    if isinstance(fact, KernelRegistration):
+        flags = fact.fallthrough, fact.boxed, fact.unboxed, fact.alias
+        return file, fact.note, fact.signature, flags
+    if isinstance(fact, ComputedKernel):
+        return file, fact.note, fact.kind, fact.fallthrough
+    return type(fact), file

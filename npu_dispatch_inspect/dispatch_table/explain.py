@@ -13,6 +13,7 @@ from npu_dispatch_inspect._torch_private import keysets
 from npu_dispatch_inspect.dispatch_table._composites import GOES_ON
 from npu_dispatch_inspect.dispatch_table._continuation import follow, predicted
 from npu_dispatch_inspect.dispatch_table._fakes import FakeWorld
+from npu_dispatch_inspect.dispatch_table._module_paths import ModulePaths
 from npu_dispatch_inspect.dispatch_table._overloads import resolve_overload
 from npu_dispatch_inspect.dispatch_table.backend import backend_choices
 from npu_dispatch_inspect.dispatch_table.dtypes import probe_dtypes
@@ -135,11 +136,7 @@ def _explain_operator(
             why = f"the tensors cannot be copied without values: {error}"
             return evolve(call, unknown=why)
         followed = follow(
-            lambda: op(*given[0], **given[1]),
-            context,
-            walker,
-            world,
-            from_python=False,
+            lambda: op(*given[0], **given[1]), context, walker, world
         )
     inside = followed.calls[0] if followed.calls else None
     if inside is None or inside.qualified_name != call.qualified_name:
@@ -162,13 +159,14 @@ def _explain_function(
             # Buffers are written to (batch norm counts); the copies take it.
             state = dict(target.named_parameters()) | dict(target.named_buffers())
             run = functools.partial(_call_module, target, world.copies(state))
-        followed = follow(
-            lambda: run(*given[0], **given[1]),
-            context,
-            Walker(),
-            world,
-            from_python=True,
-        )
+        with ModulePaths(target) as paths:
+            followed = follow(
+                lambda: run(*given[0], **given[1]),
+                context,
+                Walker(),
+                world,
+                paths=paths,
+            )
     return tuple(followed.calls), followed.unknown
 
 

@@ -64,6 +64,8 @@ class PredictedCall:
     name: str
     """``"aten::linear"``."""
     overload: str = "default"
+    module: str | None = None
+    """Path of the module that makes the call, where a module is explained."""
     inputs: tuple[Argument, ...] = ()
     keys: tuple[str, ...] = ()
     """Dispatch keys alive, highest first; those that fall through are in it."""

@@ -253,9 +253,8 @@ class KernelMap(Mapping[str, _Record], Generic[_Record]):
         return len(self._items)
 
     def __repr__(self) -> str:
-        """The keys and where they lead."""
-        inside = ", ".join(f"{key}: {value!r}" for key, value in self._items.items())
-        return f"KernelMap({{{inside}}})"
+        """The keys alone: there are about a hundred, and each record is long."""
+        return f"<KernelMap: {', '.join(self._items)}>"
 
 
 @frozen(kw_only=True)
@@ -272,11 +271,11 @@ class OperatorEntry:
     """``"FROM_SCHEMA"``, ``"CONSERVATIVE"``, ``"PURE_FUNCTION"``."""
     alias_analysis_default: bool = False
     """Nobody chose it: torch fell back to it."""
-    registrations: tuple[KernelRegistration, ...] = ()
+    registrations: tuple[KernelRegistration, ...] = field(default=(), repr=False)
     """In torch's order; overridden ones follow the one that took their place."""
-    kernels: tuple[tuple[str, ComputedKernel], ...] = ()
+    kernels: tuple[tuple[str, ComputedKernel], ...] = field(default=(), repr=False)
     """Key and winner, for each key that has one; `computed` looks them up."""
-    python_kernels: tuple[PythonKernel, ...] = ()
+    python_kernels: tuple[PythonKernel, ...] = field(default=(), repr=False)
     keys: KeyNames = field(repr=False, eq=False)
 
     @property

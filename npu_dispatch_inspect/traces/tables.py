@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from npu_dispatch_inspect.errors import UnknownNameError, UsageError
 from npu_dispatch_inspect.records import Environment
@@ -22,67 +22,18 @@ from npu_dispatch_inspect.records.registrations import (
     OverloadGroup,
 )
 from npu_dispatch_inspect.traces._operator_names import find_names
+from npu_dispatch_inspect.traces._table_queries import (
+    backend_fallback,
+    facts_of,
+    in_file,
+    is_fallback,
+    longest_literal,
+)
+from npu_dispatch_inspect.traces._table_sources import EntrySource, TableSource
 
 __all__ = ["DispatchTable", "EntrySource", "TableSource"]
 
 _Enum = TypeVar("_Enum", KernelState, OperatorKind)
-
-
-class TableSource(Protocol):
-    """Where a table gets its entries: asked for no more than a query needs."""
-
-    def names(self) -> tuple[str, ...]:
-        """Every operator, qualified, in torch's order."""
-
-    def entry(self, name: str) -> OperatorEntry:
-        """One operator in full."""
-
-    def kind(self, name: str) -> OperatorKind:
-        """Where one operator is known."""
-
-    def kernel(self, name: str, key: str) -> ComputedKernel | None:
-        """The winner of one operator for one key in torch's spelling."""
-
-    def may_mention(self, name: str, text: str) -> bool:
-        """False where no registration of the operator can contain the text."""
-
-    def fingerprint(self, name: str) -> object:
-        """Something cheap that is equal where two entries are."""
-
-
-class EntrySource:
-    """A source of entries that are already there: loaded from a file, or by hand."""
-
-    def __init__(self, entries: Iterable[OperatorEntry]) -> None:
-        """Hold the entries in the order given."""
-        self._entries = {entry.qualified_name: entry for entry in entries}
-
-    def names(self) -> tuple[str, ...]:
-        """Every operator, qualified, in the order given."""
-        return tuple(self._entries)
-
-    def entry(self, name: str) -> OperatorEntry:
-        """One operator in full."""
-        return self._entries[name]
-
-    def kind(self, name: str) -> OperatorKind:
-        """Where one operator is known."""
-        return self._entries[name].kind
-
-    def kernel(self, name: str, key: str) -> ComputedKernel | None:
-        """The winner of one operator for one key in torch's spelling."""
-        for each, kernel in self._entries[name].kernels:
-            if each == key:
-                return kernel
-        return None
-
-    def may_mention(self, name: str, text: str) -> bool:  # noqa: ARG002 - no text
-        """Always: there is nothing cheaper than to look."""
-        return True
-
-    def fingerprint(self, name: str) -> object:
-        """The entry itself."""
-        return self._entries[name]
 
 
 class DispatchTable:
@@ -194,6 +145,15 @@ class DispatchTable:
             raise UnknownNameError(message)
         return self._source.entry(found.operator)
 
+    def kernel(self, operator: str, key: str = "PrivateUse1") -> ComputedKernel | None:
+        """The winner for one key, None where there is none.
+
+        Args:
+            operator: Qualified, as in `names`.
+            key: In any spelling.
+        """
+        return self._source.kernel(operator, self.keys.canonical(key))
+
     def select(self, *operators: object) -> DispatchTable:
         """The operators of these names or `torch.ops` objects, in this order."""
         return self._only(
@@ -304,8 +264,8 @@ class DispatchTable:
         return self._only(
             name
             for name in self._names
-            if self._source.may_mention(name, _longest_literal(file))
-            and any(_in_file(each.file, file) for each in _registered(self, name))
+            if self._source.may_mention(name, longest_literal(file))
+            and any(in_file(each.file, file) for each in facts_of(self._source.entry(name)))
         )
 
     def registered_on(self, key: str) -> DispatchTable:
@@ -353,13 +313,13 @@ class DispatchTable:
         if key is not None:
             wanted = self.keys.canonical(key)
             kernels = (self._source.kernel(name, wanted) for name in self._names)
-            first = next(filter(_is_fallback, kernels), None)
-            return () if first is None else (_fallback(wanted, first),)
+            first = next(filter(is_fallback, kernels), None)
+            return () if first is None else (backend_fallback(wanted, first),)
         found: dict[str, BackendFallback] = {}
         for entry in self:
             for each, kernel in entry.kernels:
-                if each not in found and _is_fallback(kernel):
-                    found[each] = _fallback(each, kernel)
+                if each not in found and is_fallback(kernel):
+                    found[each] = backend_fallback(each, kernel)
         return tuple(found.values())
 
     def states(self, key: str = "PrivateUse1") -> Mapping[str, KernelState]:
@@ -404,46 +364,12 @@ class DispatchTable:
     def _records(
         self, field: str, file: str | None
     ) -> Iterator[Definition | KernelRegistration]:
-        literal = _longest_literal(file or "")
+        literal = longest_literal(file or "")
         for name in self._names:
             if file is None or self._source.may_mention(name, literal):
-                for each in _registered(self, name, field):
-                    if file is None or _in_file(each.file, file):
+                for each in facts_of(self._source.entry(name), field):
+                    if file is None or in_file(each.file, file):
                         yield each
-
-
-def _registered(
-    table: DispatchTable, name: str, field: str | None = None
-) -> Iterator[Definition | KernelRegistration]:
-    entry = table._source.entry(name)  # noqa: SLF001 - the table's own helper
-    if field in (None, "definition") and entry.definition is not None:
-        yield entry.definition
-    if field in (None, "registrations"):
-        yield from entry.registrations
-
-
-def _is_fallback(kernel: ComputedKernel | None) -> bool:
-    return kernel is not None and kernel.kind == "backend fallback"
-
-
-def _fallback(key: str, kernel: ComputedKernel) -> BackendFallback:
-    return BackendFallback(
-        key=key,
-        file=kernel.file,
-        line=kernel.line,
-        note=kernel.note,
-        fallthrough=kernel.fallthrough,
-    )
-
-
-def _in_file(path: str | None, wanted: str) -> bool:
-    return path is not None and (wanted in path or fnmatchcase(path, wanted))
-
-
-def _longest_literal(glob: str) -> str:
-    for mark in "*?[]":
-        glob = glob.replace(mark, "*")
-    return max(glob.split("*"), key=len)
 
 
 def _member(kind: type[_Enum], value: _Enum | str) -> _Enum:
