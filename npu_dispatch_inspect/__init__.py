@@ -30,6 +30,16 @@ if TYPE_CHECKING:
         UnknownNameError,
         UsageError,
     )
+    from npu_dispatch_inspect.npu_logs import (
+        LogIndex,
+        index_logs,
+        join_records,
+        map_logs,
+        parse_arguments,
+        parse_logs,
+        read_logs,
+        summarize_logs,
+    )
     from npu_dispatch_inspect.opsets import DETACH_OPS, VIEW_OPS
     from npu_dispatch_inspect.records import (
         Argument,
@@ -57,6 +67,8 @@ if TYPE_CHECKING:
     )
     from npu_dispatch_inspect.records.table_changes import TableChange
     from npu_dispatch_inspect.records.traced_registrations import RegistrationTrace
+    from npu_dispatch_inspect.traces.log_summary import LogSummary
+    from npu_dispatch_inspect.traces.logs import LogTrace
     from npu_dispatch_inspect.traces.ops import CallNode, Flow, OpTrace
     from npu_dispatch_inspect.traces.tables import DispatchTable
 
@@ -79,6 +91,9 @@ _HOMES = {
     "KernelChoice": "records",
     "KernelRegistration": "records.registrations",
     "KernelState": "records.registrations",
+    "LogIndex": "npu_logs",
+    "LogSummary": "traces.log_summary",
+    "LogTrace": "traces.logs",
     "OpRecord": "records",
     "OpTrace": "traces.ops",
     "OpTracer": "capture.ops",
@@ -98,12 +113,19 @@ _HOMES = {
     "compare_tables": "dispatch_table.compare",
     "coverage": "dispatch_table.coverage",
     "explain": "dispatch_table.explain",
+    "index_logs": "npu_logs",
+    "join_records": "npu_logs",
     "load_table": "dispatch_table.persistence",
+    "map_logs": "npu_logs",
+    "parse_arguments": "npu_logs",
+    "parse_logs": "npu_logs",
     "probe_dtypes": "dispatch_table.dtypes",
     "read_dispatch_table": "dispatch_table.reader",
     "read_environment": "environment",
+    "read_logs": "npu_logs",
     "region": "capture.ops",
     "save_table": "dispatch_table.persistence",
+    "summarize_logs": "npu_logs",
     "trace_ops": "capture.ops",
     "trace_registrations": "dispatch_table.registrations",
 }
@@ -128,6 +150,9 @@ __all__ = [
     "KernelChoice",
     "KernelRegistration",
     "KernelState",
+    "LogIndex",
+    "LogSummary",
+    "LogTrace",
     "OpRecord",
     "OpTrace",
     "OpTracer",
@@ -146,12 +171,19 @@ __all__ = [
     "compare_tables",
     "coverage",
     "explain",
+    "index_logs",
+    "join_records",
     "load_table",
+    "map_logs",
+    "parse_arguments",
+    "parse_logs",
     "probe_dtypes",
     "read_dispatch_table",
     "read_environment",
+    "read_logs",
     "region",
     "save_table",
+    "summarize_logs",
     "trace_ops",
     "trace_registrations",
 ]

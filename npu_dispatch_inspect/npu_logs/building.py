@@ -127,7 +127,9 @@ class RecordBuilder:
             )
         if command == "Detail info":
             details = self._details(body, close)
-            return DetailRecord(name=known, details=details, truncated=truncated, **head)
+            return DetailRecord(
+                name=known, details=details, truncated=truncated, **head
+            )
         values = self._tails.get(tail) or self._tail(tail)
         self._launched(origin.source, known)
         return AclnnRecord(
@@ -139,9 +141,7 @@ class RecordBuilder:
             **head,
         )
 
-    def other(
-        self, line: str, offset: int, lead: int, source: str | None
-    ) -> LogRecord:
+    def other(self, line: str, offset: int, lead: int, source: str | None) -> LogRecord:
         """The record of a line that does not begin as torch_npu's lines do."""
         origin = LogOrigin()
         if found := PLOG_LINE.match(line, lead):
@@ -209,7 +209,9 @@ class RecordBuilder:
         """An error record with the launches before it; other records as they are."""
         if type(record) is not AsyncErrorRecord:
             return record
-        return evolve(record, preceding=tuple(self._recent.get(record.origin.source, ())))
+        return evolve(
+            record, preceding=tuple(self._recent.get(record.origin.source, ()))
+        )
 
     def _parse(self, body: str, close: str | None) -> tuple[LoggedArgument, ...] | None:
         if self._arguments is None:
@@ -222,9 +224,7 @@ class RecordBuilder:
         if self._arguments is None:
             return None
         parted = (each.partition(": ") for each in _lines(body, close))
-        return tuple(
-            (decoded(name), decoded(rest)) for name, _, rest in parted
-        )
+        return tuple((decoded(name), decoded(rest)) for name, _, rest in parted)
 
     def _name(self, raw: str) -> str:
         if len(self._names) >= CACHE_SIZE:

@@ -81,13 +81,11 @@ _CLOCK = r"\d\d:\d\d:\d\d"
 _GLOG_PLACE = (
     r"(?: (?:\.\./torch_npu/csrc/(?:core/npu/NPUQueue|framework/OpParamMaker"
     r"|framework/OpCommand)\.cpp|\.\./third_party/op-plugin/op_plugin/"
-    r"OpInterface_\d+\.cpp|[^\]\n]*):\d+)?"
+    r"OpInterface_\d+\.cpp|[^\]\n]{0,400}):\d+)?"
 )
 _GLOG_TIME = r"\d{4} " + _CLOCK + r"\.\d{6}"
 _RANK = r"(?:\[rank:\d+\] )?"
-_GLOG = (
-    r"[VIWEF]" + _GLOG_TIME + r" ( *\d+" + _GLOG_PLACE + r"\] " + _RANK + r")"
-)
+_GLOG = r"[VIWEF]" + _GLOG_TIME + r" ( *\d+" + _GLOG_PLACE + r"\] " + _RANK + r")"
 _BRACKET_TIME = r"\d{4}-\d\d-\d\d " + _CLOCK + r":\d{3}"
 _BRACKET = (
     r"((?:\[rank:\d+\]:)?(?:\[\d+\] )?\[)" + _BRACKET_TIME + r"(\] torch[\w.]*: "
@@ -116,8 +114,15 @@ record that has none of these.
 """
 
 INDEX_ENTRY = _compiled(
-    r"(?:[VIWEF]" + _GLOG_TIME + r"  *\d+" + _GLOG_PLACE + r"\] " + _RANK
-    + r"|(?:\[rank:\d+\]:)?(?:\[\d+\] )?\[" + _BRACKET_TIME + r"\] torch[\w.]*: "
+    r"(?:[VIWEF]"
+    + _GLOG_TIME
+    + r"  *\d+"
+    + _GLOG_PLACE
+    + r"\] "
+    + _RANK
+    + r"|(?:\[rank:\d+\]:)?(?:\[\d+\] )?\["
+    + _BRACKET_TIME
+    + r"\] torch[\w.]*: "
     r"\[[A-Z]+\] (?:\[\d+\] )?)"
     r"(?:(\w+) (exec aten|EXEC_[A-Z_]+|Detail info)[^\n]*\n"
     r"(?:" + _ARGUMENT + r")*" + _CLOSE + r"?"
@@ -139,8 +144,10 @@ _OWN_OPERATOR = (
 _OWN_GLOG = (
     r"[VIWEF]" + _GLOG_TIME + r"  *\d+(?:"
     r" \.\./torch_npu/csrc/[^\n]*\n"
-    r"|(?: [^\]\n]*(?:torch_npu|op[-_]plugin)[^\]\n]*)?\] " + _RANK + _OWN_OPERATOR
-    + r"| [^\]\n]*(?:torch_npu|op[-_]plugin)[^\]\n]*\] [^\n]*\n)"
+    r"|(?: [^\]\n]{0,400}(?:torch_npu|op[-_]plugin)[^\]\n]{0,400})?\] "
+    + _RANK
+    + _OWN_OPERATOR
+    + r"| [^\]\n]{0,400}(?:torch_npu|op[-_]plugin)[^\]\n]{0,400}\] [^\n]*\n)"
 )
 _OWN_BRACKET = (
     r"(?:\[rank:\d+\]:)?(?:\[\d+\] )?\[" + _BRACKET_TIME + r"\] torch_npu[\w.]*: "
@@ -175,8 +182,11 @@ mark.
 
 _COLOUR = r"(?:\x1b\[[\d;]*m)*"
 WRAPPER = _compiled(
-    r"(?:" + _COLOUR + r"(?:\[[A-Za-z_]+\d*\]: ?|\([^()\n]*\bpid=\d+[^()\n]*\)"
-    + _COLOUR + r" ?|[A-Za-z][\w.-]* {2,}\| |"
+    r"(?:"
+    + _COLOUR
+    + r"(?:\[[A-Za-z_]+\d*\]: ?|\([^()\n]*\bpid=\d+[^()\n]*\)"
+    + _COLOUR
+    + r" ?|[A-Za-z][\w.-]* {2,}\| |"
     r"\d{4}-\d\d-\d\d[T ]" + _CLOCK + r"(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)? "
     r"(?:std(?:out|err) [FP] )?)" + _COLOUR + r")+"
 )
@@ -190,13 +200,14 @@ FALLBACK = _compiled(
 )
 
 ERROR = _compiled(
-    r"current working operator name is \w|call aclnn\w+\S* failed"
+    r"current working operator name is \w|call aclnn\w{1,200} failed"
     r"|NPU function error|ERR\d{5} PTA call acl api failed"
-    r"|\w+ or \w+GetWorkspaceSize not in "
+    r"|aclnn\w{1,200} or aclnn\w{1,200}GetWorkspaceSize not in "
 )
 """A line that tells of an error of the device or of a call into CANN."""
 
 ERROR_OPERATOR = _compiled(
-    r"current working operator name is (\w+)|call (aclnn\w+)|(\w+) or \3GetWorkspace"
+    r"current working operator name is (\w{1,200})|call (aclnn\w{1,200})"
+    r"|(aclnn\w{1,200}) or \3GetWorkspace"
 )
 ERROR_CODE = _compiled(r"error code is (\d+)")

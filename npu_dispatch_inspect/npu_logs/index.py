@@ -9,6 +9,7 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 from npu_dispatch_inspect.npu_logs.grammar import INDEX_ENTRY
@@ -75,7 +76,7 @@ class LogIndex:
             for number, key in enumerate(self._keys)
             if fnmatch.fnmatchcase(_name(key), name)
         }
-        with open(self.path, "rb") as stream:
+        with Path(self.path).open("rb") as stream:
             for place, number in enumerate(self._numbers):
                 if number not in wanted:
                     continue

@@ -69,6 +69,7 @@ _EVENT_EXECUTION = re.compile(
     r"(?:, event = (?P<event>\w+))?(?:, ret = (?P<ret>-?\d+))?\.?"
 )
 
+
 class MessageParser:
     """Builds the record of a message that has no argument lines.
 

@@ -8,10 +8,12 @@ the processes give back is what a function made of the records of their part.
 from __future__ import annotations
 
 import functools
+import itertools
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from typing import BinaryIO, Final, TypeVar
 
 from npu_dispatch_inspect.errors import RecordError, UsageError
@@ -89,7 +91,7 @@ def _work(
 
 def _records(path: str, begin: int, end: int) -> Iterator[LogRecord]:
     parser = LogParser(offset=begin)
-    with open(path, "rb") as stream:
+    with Path(path).open("rb") as stream:
         stream.seek(begin)
         while begin < end:
             chunk = stream.read(min(CHUNK_SIZE, end - begin))
@@ -102,7 +104,7 @@ def _records(path: str, begin: int, end: int) -> Iterator[LogRecord]:
 
 def _parts(path: str, count: int) -> list[tuple[int, int]]:
     try:
-        with open(path, "rb") as stream:
+        with Path(path).open("rb") as stream:
             if stream.read(2) == b"\x1f\x8b":
                 return []
             size = os.fstat(stream.fileno()).st_size
@@ -111,7 +113,7 @@ def _parts(path: str, count: int) -> list[tuple[int, int]]:
         msg = f"Cannot read the log file {path!r}: {str(error.strerror).lower()}."
         raise RecordError(msg) from None
     places = sorted({0, size, *(cut for cut in cuts if cut is not None)})
-    return list(zip(places[:-1], places[1:], strict=True))
+    return list(itertools.pairwise(places))
 
 
 def _cut(stream: BinaryIO, place: int) -> int | None:

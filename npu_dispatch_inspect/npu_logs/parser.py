@@ -224,11 +224,11 @@ class LogParser:
         offset = lines.runs[0][0]
         found = RECORD.fullmatch(lines.inner)
         if found is None:
-            self._records.append(self._builder.other(lines.raw, offset, lines.lead, source))
+            self._records.append(
+                self._builder.other(lines.raw, offset, lines.lead, source)
+            )
             return
-        record = self._builder.build(
-            found, lines.raw, offset, None, lines.lead, source
-        )
+        record = self._builder.build(found, lines.raw, offset, None, lines.lead, source)
         if len(lines.runs) > 1:
             record = evolve(record, runs=tuple(lines.runs))
         self._records.append(record)
@@ -248,7 +248,7 @@ def _cut_end(
     begin = found.start(4)
     for length in MESSAGE_LIMITS:
         cut = begin + length
-        if end - 1 <= cut < limit and data[cut : cut + 1] == "\n":
-            if cut == end - 1 or data.find("\n", end, cut) < 0:
-                return cut + 1, f"cut after {length} bytes"
+        in_reach = end - 1 <= cut < limit and data[cut] == "\n"
+        if in_reach and (cut == end - 1 or data.find("\n", end, cut) < 0):
+            return cut + 1, f"cut after {length} bytes"
     return end, None

@@ -10,6 +10,7 @@ import io
 import os
 import sys
 import zlib
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias
 
 from npu_dispatch_inspect.errors import RecordError, UsageError
@@ -37,9 +38,7 @@ _GZIP_MAGIC: Final = b"\x1f\x8b"
 
 
 @contextlib.contextmanager
-def open_chunks(
-    source: LogSource, *, progress: bool | None = None
-) -> Iterator[Chunks]:
+def open_chunks(source: LogSource, *, progress: bool | None = None) -> Iterator[Chunks]:
     """Open a source as an iterator over pieces of it.
 
     Args:
@@ -73,10 +72,13 @@ def open_chunks(
 
 
 def _open_path(
-    path: str, progress: bool | None, stack: contextlib.ExitStack
+    path: str,
+    progress: bool | None,  # noqa: FBT001 - handed on, never written at a call
+    stack: contextlib.ExitStack,
 ) -> BinaryIO | gzip.GzipFile:
     try:
-        raw: BinaryIO = stack.enter_context(open(path, "rb"))
+        opened = Path(path).open("rb")  # noqa: SIM115 - the stack closes it
+        raw: BinaryIO = stack.enter_context(opened)
         size = os.fstat(raw.fileno()).st_size
         compressed = raw.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
         raw.seek(0)
@@ -85,7 +87,7 @@ def _open_path(
         msg = f"Cannot read the log file {path!r}: {reason.lower()}."
         raise RecordError(msg) from None
     if progress or (progress is None and size >= LONG_FILE and sys.stderr.isatty()):
-        raw = _with_progress(raw, size, os.path.basename(path), stack)
+        raw = _with_progress(raw, size, Path(path).name, stack)
     if compressed:
         unpacked = gzip.GzipFile(fileobj=raw)
         stack.callback(unpacked.close)
@@ -130,7 +132,7 @@ class Chunks:
             self.problem = f"the source could not be read to its end: {error}"
 
 
-def _read(stream: Any) -> Iterator[bytes]:  # noqa: ANN401 - any object with read()
+def _read(stream: Any) -> Iterator[bytes]:
     if isinstance(stream, gzip.GzipFile):
         # Small reads: what was unpacked before a damaged place is not lost.
         read = functools.partial(stream.read1, 1 << 16)

@@ -115,7 +115,7 @@ class _Value:
 
     __slots__ = ("data_ptr", "kind", "known", "length", "shown", "value")
 
-    def __init__(  # noqa: PLR0913 - one parameter for each field
+    def __init__(
         self,
         kind: str,
         value: Value,
@@ -204,7 +204,7 @@ def parse_value(text: str) -> _Value:
 
 
 def dtype_name(word: str) -> str | None:
-    """torch's name of a dtype that the log spells as C++ does, None if unknown."""
+    """Name in torch of a dtype that the log spells as C++ does, None if unknown."""
     return CPP_DTYPES.get(word) or ENUM_DTYPES.get(word)
 
 

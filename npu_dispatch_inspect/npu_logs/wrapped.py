@@ -51,9 +51,7 @@ class WrappedLines:
         record = self._open[source] = OpenRecord(lead=lead)
         record.add(raw, raw[lead:], offset)
 
-    def add(
-        self, source: str, raw: str, inner: str, offset: int
-    ) -> tuple[bool, bool]:
+    def add(self, source: str, raw: str, inner: str, offset: int) -> tuple[bool, bool]:
         """Give a line to the source's open record, if it has one.
 
         Returns:

@@ -164,9 +164,7 @@ def signature(record: AclnnRecord) -> str:
     return f"{record.name}({', '.join(specs)})"
 
 
-def _dtype(
-    arguments: tuple[LoggedArgument, ...], names: tuple[str, ...]
-) -> str | None:
+def _dtype(arguments: tuple[LoggedArgument, ...], names: tuple[str, ...]) -> str | None:
     for each in arguments:
         if each.name in names and isinstance(each.value, TensorSpec):
             return each.value.dtype

@@ -226,9 +226,7 @@ class LogTrace(Sequence[LogRecord]):
         """Short and code-like."""
         now = self._now()
         label = f"{now._label!r}, " if now._label else ""
-        return (
-            f"LogTrace({label}{len(now._records)} records, {len(self.launches)} launches)"
-        )
+        return f"LogTrace({label}{len(now._records)} records, {len(self.launches)} launches)"
 
     def _of(self, kind: type[R]) -> tuple[R, ...]:
         return tuple(each for each in self.records if isinstance(each, kind))
