@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from npu_dispatch_inspect.records.traced_registrations import RegistrationTrace
     from npu_dispatch_inspect.traces.log_summary import LogSummary
     from npu_dispatch_inspect.traces.logs import LogTrace
+    from npu_dispatch_inspect.serialization import load, save
     from npu_dispatch_inspect.traces.ops import CallNode, Flow, OpTrace
     from npu_dispatch_inspect.traces.tables import DispatchTable
 
@@ -115,6 +116,7 @@ _HOMES = {
     "explain": "dispatch_table.explain",
     "index_logs": "npu_logs",
     "join_records": "npu_logs",
+    "load": "serialization",
     "load_table": "dispatch_table.persistence",
     "map_logs": "npu_logs",
     "parse_arguments": "npu_logs",
@@ -124,6 +126,7 @@ _HOMES = {
     "read_environment": "environment",
     "read_logs": "npu_logs",
     "region": "capture.ops",
+    "save": "serialization",
     "save_table": "dispatch_table.persistence",
     "summarize_logs": "npu_logs",
     "trace_ops": "capture.ops",
@@ -173,6 +176,7 @@ __all__ = [
     "explain",
     "index_logs",
     "join_records",
+    "load",
     "load_table",
     "map_logs",
     "parse_arguments",
@@ -182,6 +186,7 @@ __all__ = [
     "read_environment",
     "read_logs",
     "region",
+    "save",
     "save_table",
     "summarize_logs",
     "trace_ops",

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from types import CodeType
 from typing import Any
 
@@ -19,19 +21,28 @@ __all__ = [
     "current_autograd_node",
     "current_graph_task",
     "dispatch_mode_stack",
-    "eager_kernel",
+    "dynamo_is_loaded",
+    "function_modes",
+    "graph_module_class",
+    "has_branches",
     "hide_from_dynamo",
+    "hide_modules_from_dynamo",
     "is_fake",
+    "made_by_dynamo",
     "mode_class",
     "opens_subclass",
     "operator_class",
+    "other_modes",
     "pop_mode",
     "push_mode",
+    "quiet_reads",
     "schema_arguments",
     "sequence_number",
+    "stays_compiled",
     "storage_address",
     "tell_dynamo_plain_module_call",
     "torchbind_name",
+    "without_modes",
 ]
 
 mode_class = TorchDispatchMode
@@ -60,15 +71,42 @@ SEED_OPERATOR = torch.ops.aten.ones_like.default
 """Makes the first gradient of a backward pass, before any autograd node runs."""
 
 
+stays_compiled: bool = hasattr(TorchDispatchMode, "ignore_compile_internals")
+"""A mode can leave `torch.compile`d functions alone; from 2.9 on. Before, one call
+of such a function under any mode makes it run eagerly for the rest of the process."""
+
+
 def dispatch_mode_stack() -> list[Any]:
-    """The thread's dispatch modes, the next to be asked last; seen 2.1 to 2.14."""
+    """The thread's dispatch modes that users can enter, the next to be asked last.
+
+    The modes of torch's own tracing (fake, functional, proxy) have places of
+    their own and are left out; seen 2.1 to 2.14.
+    """
     count = torch._C._len_torch_dispatch_stack()
-    return [torch._C._get_dispatch_stack_at(each) for each in range(count)]
+    modes = [torch._C._get_dispatch_stack_at(each) for each in range(count)]
+    return [each for each in modes if getattr(each, "_mode_key", None) is None]
+
+
+def other_modes(kind: type) -> bool:
+    """True where a mode that is not of ``kind`` is active on this thread; 2.1 to 2.14."""
+    count = torch._C._len_torch_dispatch_stack()
+    return any(
+        type(torch._C._get_dispatch_stack_at(each)) is not kind for each in range(count)
+    )
 
 
 def push_mode(mode: Any) -> None:
-    """Enter a dispatch mode on this thread; public `__enter__`, 2.1 to 2.14."""
-    mode.__enter__()
+    """Put a dispatch mode on top of this thread's stack.
+
+    The public `__enter__` also sets flags of the whole process, which stay set
+    where two threads leave their modes crosswise. They tell Dynamo to keep away;
+    a mode that leaves compiled functions alone needs none of them. Seen 2.1 to
+    2.14.
+    """
+    if stays_compiled:
+        torch._C._push_on_torch_dispatch_stack(mode)
+    else:
+        mode.__enter__()
 
 
 def pop_mode(mode: Any) -> bool:
@@ -78,15 +116,15 @@ def pop_mode(mode: Any) -> bool:
     taken off, ``mode`` leaves, and the others go back in their order. False
     where the mode is not on this thread's stack. Seen 2.1 to 2.14.
     """
-    stack = dispatch_mode_stack()
-    if not any(each is mode for each in stack):
+    if not any(each is mode for each in dispatch_mode_stack()):
         return False
-    above = []
-    while (top := torch._C._get_dispatch_stack_at(len(stack) - 1)) is not mode:
+    above: list[Any] = []
+    while (top := torch._C._pop_torch_dispatch_stack(None)) is not mode:
         above.append(top)
-        torch._C._pop_torch_dispatch_stack(None)
-        stack.pop()
-    mode.__exit__(None, None, None)
+    if not stays_compiled:
+        # It goes back for a moment so that its exit restores the flags.
+        torch._C._push_on_torch_dispatch_stack(mode)
+        mode.__exit__(None, None, None)
     for each in reversed(above):
         torch._C._push_on_torch_dispatch_stack(each)
     return True
@@ -98,15 +136,58 @@ def hide_from_dynamo(*functions: Callable[..., Any]) -> None:
     Works on code objects and does not import `torch._dynamo`, which costs
     seconds. `skip_code` 2.1 to 2.6, `set_code_exec_strategy` from 2.7.
     """
+    for function in functions:
+        _hide(function.__code__)
+
+
+def hide_modules_from_dynamo(*names: str) -> None:
+    """The same for every function of these modules and of their submodules.
+
+    A function that Dynamo gets hold of while it runs the user's program is
+    compiled, and what it does to the mode stack with it.
+    """
+    for name, module in list(sys.modules.items()):
+        if name not in _hidden and name.startswith(names):
+            _hidden.add(name)
+            for code in _codes_of(module):
+                _hide(code)
+
+
+_hidden: set[str] = set()
+
+
+def _codes_of(module: Any) -> Iterator[CodeType]:
+    pending = list(vars(module).values())
+    while pending:
+        each = pending.pop()
+        if getattr(each, "__module__", None) not in (None, module.__name__):
+            continue
+        if isinstance(each, type):
+            pending.extend(vars(each).values())
+            continue
+        if isinstance(each, (staticmethod, classmethod)):
+            each = each.__func__
+        # A context manager's function is wrapped in one of the library's.
+        code = getattr(inspect.unwrap(each) if callable(each) else each, "__code__", each)
+        if isinstance(code, CodeType):
+            yield code
+            pending.extend(code.co_consts)
+
+
+def _hide(code: CodeType) -> None:
     api: Any = torch._C._dynamo.eval_frame
     if hasattr(api, "set_code_exec_strategy"):
         action = api._FrameAction
-        strategy = api._FrameExecStrategy(action.SKIP, action.DEFAULT)
-        for function in functions:
-            api.set_code_exec_strategy(function.__code__, strategy)
+        api.set_code_exec_strategy(
+            code, api._FrameExecStrategy(action.SKIP, action.DEFAULT)
+        )
     else:
-        for function in functions:
-            api.skip_code(function.__code__)
+        api.skip_code(code)
+
+
+def dynamo_is_loaded() -> bool:
+    """True where something may have been compiled; 2.1 to 2.14."""
+    return "torch._dynamo" in sys.modules
 
 
 def tell_dynamo_plain_module_call(call: Callable[..., Any]) -> None:
@@ -124,6 +205,29 @@ def tell_dynamo_plain_module_call(call: Callable[..., Any]) -> None:
             module.unpatched_nn_module_call = call
 
 
+def function_modes() -> int:
+    """How many torch function modes this thread has; 2.1 to 2.14."""
+    return torch._C._len_torch_function_stack()
+
+
+def quiet_reads() -> AbstractContextManager[Any]:
+    """A block in which reading a tensor calls nobody's `__torch_function__`.
+
+    `torch._C.DisableTorchFunction`; 2.1 to 2.14.
+    """
+    guard: AbstractContextManager[Any] = torch._C.DisableTorchFunction()
+    return guard
+
+
+def without_modes() -> AbstractContextManager[Any]:
+    """A block whose calls no dispatch mode sees, nor any subclass.
+
+    `torch._C._DisableTorchDispatch`; 2.1 to 2.14.
+    """
+    guard: AbstractContextManager[Any] = torch._C._DisableTorchDispatch()
+    return guard
+
+
 def is_fake(tensor: torch.Tensor) -> bool:
     """True for FakeTensor, without importing its module; 2.1 to 2.14."""
     module = sys.modules.get("torch._subclasses.fake_tensor")
@@ -133,31 +237,52 @@ def is_fake(tensor: torch.Tensor) -> bool:
 def opens_subclass(types: tuple[type, ...]) -> bool:
     """True where a call on these types should be shown from the inside as well.
 
-    FakeTensor and FunctionalTensor are torch's own tracing machinery: what they
-    do inside is not the user's program. Names seen 2.1 to 2.14.
+    torch names types that do not handle their operators, such as Parameter, here
+    and there. FakeTensor and FunctionalTensor are torch's own tracing machinery:
+    what they do inside is not the user's program. Names seen 2.1 to 2.14.
     """
-    return not any(
+    return any(
+        each.__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl
+        for each in types
+    ) and not any(
         each.__name__ in {"FakeTensor", "FunctionalTensor"}
         and each.__module__.startswith("torch._subclasses")
         for each in types
     )
 
 
-def eager_kernel(op: Any) -> Callable[..., Any] | None:
-    """The Python kernel that runs a higher-order operator eagerly, if it can be called.
+def graph_module_class() -> type | None:
+    """`torch.fx.GraphModule`, None where nobody has imported it; 2.1 to 2.14."""
+    module = sys.modules.get("torch.fx.graph_module")
+    return None if module is None else module.GraphModule
 
-    Under a mode of its own torch shows a higher-order operator as one call. Its
-    eager kernel, called with the mode on, shows the branches. None where another
-    mode is active (it may have a rule of its own) or there is no such kernel.
-    `py_kernels` seen 2.1 to 2.14.
+
+def made_by_dynamo(graph_module: Any) -> bool:
+    """True for a graph that `torch.compile` has made; key seen in 2.4 to 2.14."""
+    return "dynamo_flat_name_to_original_fqn" in getattr(graph_module, "meta", ())
+
+
+_WITH_BRANCHES = frozenset(
+    {
+        "associative_scan",
+        "cond",
+        "flex_attention",
+        "flex_attention_backward",
+        "map_impl",
+        "scan",
+        "while_loop",
+        "wrap",
+    }
+)
+
+
+def has_branches(op: Any) -> bool:
+    """True for a higher-order operator that calls the functions it is given.
+
+    Others take functions as a key to something, or insist on a graph module.
+    Names seen in 2.4 to 2.14.
     """
-    if torch._C._len_torch_dispatch_stack():
-        return None
-    kernels = getattr(op, "py_kernels", {})
-    found: Callable[..., Any] | None = kernels.get(
-        torch._C.DispatchKey.CompositeExplicitAutograd
-    )
-    return found
+    return type(op) is not operator_class and op.name() in _WITH_BRANCHES
 
 
 def torchbind_name(value: torch.ScriptObject) -> str:

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import functools
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -12,7 +15,11 @@ from npu_dispatch_inspect._torch_private import modes
 from npu_dispatch_inspect.capture import _frames
 from npu_dispatch_inspect.capture._describe import Opaque
 from npu_dispatch_inspect.capture._recorder import Row
-from npu_dispatch_inspect.capture._scopes import Scope
+from npu_dispatch_inspect.capture._scopes import (
+    STEP_IN_BACKWARD,
+    TORCH_STEP,
+    Scope,
+)
 from npu_dispatch_inspect.records import (
     Argument,
     Constant,
@@ -46,6 +53,7 @@ class Builder:
         first_node: the number of that thread's next autograd node at the start.
         below_autograd: the engine sees calls after their autograd node is made.
         read_keys: reads recorded key sets; None where the engine records none.
+        detail: the recorder's; with ``"names"`` not all frames were looked at.
     """
 
     def __init__(
@@ -57,7 +65,11 @@ class Builder:
         first_node: int,
         below_autograd: bool,
         read_keys: KeyReader | None = None,
+        detail: str = "full",
     ) -> None:
+        self._full = detail == "full"
+        self._roots: dict[str, str] = {}
+        self._root_counts: Counter[str] = Counter()
         self._sites = sites
         self._started = started_ns
         self._threads = {thread: 0}
@@ -66,14 +78,21 @@ class Builder:
         self._places: list[tuple[SourceLocation | None, int]] = []
         self._plans: dict[Any, list[tuple[str, bool, Any, bool]] | None] = {}
         self._specs: dict[Any, TensorSpec] = {}
-        self._nodes: dict[int, tuple[int | None, Scope, int]] = {}
-        self._last: dict[int, tuple[int, int, Scope]] = {
-            thread: (first_node, -1, Scope(thread))
+        self._nodes: dict[int, _Node] = {}
+        self._last: dict[int, tuple[int, _Node]] = {
+            thread: (first_node, _Node(-1, "", Scope(thread)))
         }
+        self._noted: dict[int, int] = {}
         self._keys: dict[Any, tuple[tuple[str, ...], KernelChoice | None]] = {}
 
-    def records(self, rows: Iterable[Row]) -> list[OpRecord]:
-        """Records of rows, which come in the order in which the calls began."""
+    def records(self, rows: Iterable[Row], ahead: Iterable[Row] = ()) -> list[OpRecord]:
+        """Records of rows, which come in the order in which the calls began.
+
+        ``ahead`` are rows of other threads whose turn comes later: a backward
+        call may be the derivative of one of them.
+        """
+        for row in ahead:
+            self._note_node(row, row[2])
         return [self._record(row) for row in rows]
 
     def _record(self, row: Row) -> OpRecord:
@@ -82,20 +101,20 @@ class Builder:
         args = None if count < 0 else row[16:]
         source, marks = self._place(site)
         thread = self._threads.setdefault(scope.thread, len(self._threads))
-        phase = _phase(node, marks, step=scope.step)
-        forward: int | None = None
+        name, overload = _op_name(op)
+        recomputed = node is not None and bool(marks & _frames.CHECKPOINT)
+        forward = None
         owner = scope
-        recomputed = False
-        if node is not None:
-            recomputed = bool(marks & _frames.CHECKPOINT)
-            known = self._nodes.get(node_number)
-            if known is not None and not recomputed:
-                forward = known[0]
-                if forward is not None:
-                    owner = known[1]
+        if node is not None and not recomputed:
+            made_by = self._nodes.get(node_number)
+            if made_by is not None and _derives(node, made_by.name):
+                forward = made_by.call
+                # A module that a hook calls inside backward is where the call is.
+                if not scope.in_engine:
+                    owner = made_by.scope
         self._note_node(row, owner)
         keys, kernel = self._read(op, keyset)
-        name, overload = _op_name(op)
+        compiled = _frames.compiled(marks)
         return OpRecord(
             index=index,
             name=name,
@@ -104,16 +123,16 @@ class Builder:
             depth=depth,
             inputs=self._inputs(op, args, kwargs),
             outputs=None if error or args is None or not end else self._outputs(outputs),
-            phase=phase,
-            root=owner.root,
+            phase=_phase(node, marks, scope.step),
+            root=self._root(owner.root),
             module=owner.path,
             module_type=owner.type,
             forward_index=forward,
             recomputed=recomputed,
-            compiled=marks & _frames.COMPILED == _frames.COMPILED,
+            compiled=compiled if self._full or compiled else None,
             regions=owner.regions,
             thread=thread,
-            source=source,
+            source=source if self._full else None,
             autograd_node=node or None,
             keys=keys,
             kernel=kernel,
@@ -124,6 +143,18 @@ class Builder:
             else None,
         )
 
+    def _root(self, label: str | None) -> str | None:
+        """Number the instances of a class as they come up in this trace."""
+        if label is None:
+            return None
+        known = self._roots.get(label)
+        if known is None:
+            kind = label.partition("#")[0]
+            self._root_counts[kind] += 1
+            count = self._root_counts[kind]
+            known = self._roots[label] = kind if count == 1 else f"{kind}#{count}"
+        return known
+
     def _note_node(self, row: Row, owner: Scope) -> None:
         """Remember which call made the autograd nodes that came up since the last.
 
@@ -132,22 +163,25 @@ class Builder:
         call at which the number has moved made it; above, the call before that.
         """
         index, thread, sequence = row[0], row[2].thread, row[5]
+        if index <= self._noted.get(thread, -1):
+            return
+        self._noted[thread] = index
+        call = _Node(index, _op_name(row[1])[0], owner)
         before = self._last.get(thread)
         if before is not None and sequence > before[0]:
             if self._below_autograd:
-                self._made(sequence - 1, index, owner, thread)
+                self._made(sequence - 1, call)
             else:
-                self._made(before[0], before[1], before[2], thread)
-        self._last[thread] = (sequence, index, owner)
+                self._made(before[0], before[1])
+        self._last[thread] = (sequence, call)
 
-    def _made(self, node: int, index: int, owner: Scope, thread: int) -> None:
-        known = self._nodes.get(node)
-        if known is not None and known[2] != thread:
+    def _made(self, number: int, call: _Node) -> None:
+        known = self._nodes.get(number)
+        if known is not None and known.scope.thread != call.scope.thread:
             # Two threads made a node of this number: which one a backward call
             # belongs to cannot be told.
-            self._nodes[node] = (None, Scope(thread), thread)
-            return
-        self._nodes[node] = (index, owner, thread)
+            call = _Node(-1, "", call.scope)
+        self._nodes[number] = call
         if len(self._nodes) > MAX_NODES:
             del self._nodes[next(iter(self._nodes))]
 
@@ -268,10 +302,41 @@ class Builder:
         )
 
 
-def _phase(node: Any, marks: int, *, step: bool) -> Phase:
+class _Node(NamedTuple):
+    """The call that made an autograd node; call -1 where none is known."""
+
+    call: int
+    name: str
+    scope: Scope
+
+
+_NUMBERED = re.compile(r"(\w+)Backward\d+")
+
+
+@functools.cache
+def _derives(node: str, name: str) -> bool:
+    """False where an autograd node is certainly not that of the named operator.
+
+    A node whose own call was not seen would fall to the next call that was.
+    torch's generated nodes are called after their operator; others are not.
+    """
+    if not name:
+        return False
+    generated = _NUMBERED.fullmatch(node)
+    if generated is None:
+        return True
+    operator = name.partition("::")[2].replace("_", "").lower()
+    return generated[1].replace("_", "").lower() == operator
+
+
+def _phase(node: Any, marks: int, step: int) -> Phase:
     if node is not None or marks & _frames.SEED:
-        return Phase.BACKWARD
-    if step:
+        return Phase.OPTIMIZER if step & STEP_IN_BACKWARD else Phase.BACKWARD
+    # What a closure computes inside the step of one of torch's optimizers is
+    # not the optimizer's work.
+    if step and (
+        not step & TORCH_STEP or marks & (_frames.OPTIMIZER | _frames.OTHER)
+    ):
         return Phase.OPTIMIZER
     if marks & _frames.OTHER:
         return Phase.OTHER
@@ -287,7 +352,7 @@ def _op_name(op: Any) -> tuple[str, str]:
 
 
 def _text(value: Any) -> str:
-    """torch's spelling without the prefix: ``float32``, ``strided``."""
+    """Torch's spelling without the prefix: ``float32``, ``strided``."""
     return str(value).removeprefix("torch.")
 
 

@@ -26,7 +26,7 @@ import torch
 
 from npu_dispatch_inspect._torch_private import modes
 
-__all__ = ["Describe", "Opaque", "describer"]
+__all__ = ["Describe", "Opaque", "Stand", "describer"]
 
 MAX_ITEMS = 1024
 """Longer sequences are cut: the rest is given as one `Opaque` that says how many."""
@@ -39,12 +39,19 @@ class Opaque(NamedTuple):
     text: str
 
 
+class Stand:
+    """Stands for a function of the program, which is described in its place."""
+
+    function: Callable[..., Any]
+
+
 class Describe(NamedTuple):
     """The functions of one `describer`; they share its numbering."""
 
     tensor: Callable[[torch.Tensor], tuple[Any, ...]]
     value: Callable[[Any], Any]
-    values: Callable[[Any], list[Any]]
+    values: Callable[[list[Any], Any], None]
+    """Adds the rows of a call's positional arguments to a list."""
 
 
 _PLAIN = frozenset({type(None), bool, int, float, complex, str})
@@ -126,7 +133,9 @@ def describer() -> Describe:
     def odd_row(
         tensor: torch.Tensor, number: int, before: tuple[Any, ...] | None
     ) -> tuple[Any, ...]:
-        row = (number, _odd_tensor(tensor, tensor_row, number_storage))
+        # Nobody's handlers are asked, neither another tracer's nor the subclass's.
+        with modes.without_modes(), modes.quiet_reads():
+            row = (number, _odd_tensor(tensor, tensor_row, number_storage))
         if row == before:
             return before
         tensors[id(tensor)] = (ref(tensor), row, None)
@@ -164,10 +173,9 @@ def describer() -> Describe:
             return rows
         return _odd_value(value, value_row)
 
-    def value_rows(values: Any) -> list[Any]:
+    def value_rows(rows: list[Any], values: Any) -> None:
         # The loop body repeats value_row's first two branches on purpose: they
         # serve nearly every argument, and a call per argument costs 15 %.
-        rows = []
         for value in values:
             kind = type(value)
             if kind is plain_tensor or kind is parameter:
@@ -176,18 +184,7 @@ def describer() -> Describe:
                 rows.append(value)
             else:
                 rows.append(value_row(value))
-        return rows
 
-    modes.hide_from_dynamo(
-        number_storage,
-        tensor_row,
-        plain_row,
-        odd_row,
-        value_row,
-        value_rows,
-        _odd_tensor,
-        _odd_value,
-    )
     return Describe(tensor_row, value_row, value_rows)
 
 
@@ -257,6 +254,8 @@ def _size(size: Any) -> int | str:
 
 
 def _odd_value(value: Any, value_row: Callable[[Any], Any]) -> Any:
+    while isinstance(value, Stand):
+        value = value.function
     kind = type(value)
     symbolic = _SYMBOLIC.get(kind)
     if symbolic is not None:

@@ -18,7 +18,6 @@ from collections.abc import Callable
 from functools import cache
 from types import CodeType, FrameType
 
-
 import torch
 
 from npu_dispatch_inspect._torch_private import modes
@@ -27,12 +26,13 @@ from npu_dispatch_inspect.records import SourceLocation
 
 __all__ = [
     "CHECKPOINT",
-    "COMPILED",
     "ENGINE",
+    "OPTIMIZER",
     "OTHER",
     "SEED",
     "Site",
     "Sites",
+    "compiled",
     "locate",
 ]
 
@@ -52,11 +52,14 @@ DYNAMO = 64
 """Inside Dynamo's wrapper around compiled code."""
 OTHER = 128
 """In gradient clipping, scaling, zeroing: neither forward, backward nor step."""
-COMPILED = GRAPH | DYNAMO
+OPTIMIZER = 256
+"""In the code of one of torch's own optimizers."""
+RUNTIME = 512
+"""Inside the code that runs a compiled graph."""
 
 _MARKED_FILES = {
     "torch/utils/checkpoint.py": CHECKPOINT,
-    "torch/_functorch/_aot_autograd/runtime_wrappers.py": GRAPH,
+    "torch/_functorch/_aot_autograd/runtime_wrappers.py": RUNTIME,
     "torch/_dynamo/eval_frame.py": DYNAMO,
     "torch/nn/utils/clip_grad.py": OTHER,
     "torch/amp/grad_scaler.py": OTHER,
@@ -96,14 +99,14 @@ def _classify(code: CodeType) -> int:
         return 0 if name.startswith("<frozen") else USER
     path = os.path.normcase(name)
     if "torchinductor" in path:
-        return GRAPH
+        return RUNTIME
     for folder in _internal_folders():
         if path.startswith(folder):
             inside = path.replace(os.sep, "/")
             for tail, mark in _MARKED_FILES.items():
                 if inside.endswith(tail):
                     return mark
-            return 0
+            return OPTIMIZER if "/torch/optim/" in inside else 0
     if "site-packages" not in path and path.startswith(_standard_library()):
         return 0
     return USER
@@ -118,7 +121,7 @@ class Sites:
         known = {engine: ENGINE, seed: SEED, module_call: MODULE}
         # By identity: a code object's hash is worked out from its bytecode at
         # every look-up. They are kept alive so that an identity stays one.
-        self._engine = engine
+        self.engine = engine
         self._codes = list(known)
         self._kinds = {id(code): kind for code, kind in known.items()}
         self.walk, self.walk_backward = self._make_walks()
@@ -142,7 +145,7 @@ class Sites:
         """
         found_sites, codes, kinds = self.found, self._codes, self._kinds
         numbers: dict[tuple[int, int, int], int] = {}
-        engine = self._engine
+        engine = self.engine
         passes: dict[int, int] = {}
 
         def walk(frame: FrameType | None, opened: list[OpenModule] | None) -> int:
@@ -192,7 +195,11 @@ class Sites:
                 if kind == USER:
                     if found is None:
                         found, offset = code, frame.f_lasti
-                elif kind != MODULE:
+                elif kind == ENGINE:
+                    marks |= kind
+                elif kind != MODULE and not marks & ENGINE:
+                    # What lies around the pass says nothing about the call: a
+                    # reentrant checkpoint starts a pass of its own.
                     marks |= kind
                 if marks & ENGINE and found is not None:
                     break
@@ -216,8 +223,16 @@ class Sites:
                 found_sites.append((found, offset, marks))
             return known
 
-        modes.hide_from_dynamo(walk, walk_backward, learn, number, _classify)
         return walk, walk_backward
+
+
+def compiled(marks: int) -> bool:
+    """True where a call came out of a `torch.compile`d region.
+
+    Code written by torch.fx counts only under Dynamo: people run such graphs
+    themselves.
+    """
+    return bool(marks & RUNTIME) or marks & (GRAPH | DYNAMO) == GRAPH | DYNAMO
 
 
 def locate(code: CodeType, offset: int) -> SourceLocation:

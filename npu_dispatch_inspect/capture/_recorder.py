@@ -16,11 +16,12 @@ import sys
 import threading
 from collections.abc import Callable
 from itertools import count
+from operator import itemgetter
 from time import perf_counter_ns
 from typing import Any
 
 from npu_dispatch_inspect._torch_private import modes
-from npu_dispatch_inspect.capture._describe import describer
+from npu_dispatch_inspect.capture._describe import Opaque, describer
 from npu_dispatch_inspect.capture._frames import Sites
 from npu_dispatch_inspect.capture._scopes import Scope, current_scopes, open_modules
 
@@ -41,6 +42,12 @@ message). ``count`` arguments follow; -1 where they were not asked for. Argument
 _INDEX, _PARENT, _DEPTH, _END, _ERROR, _COUNT = 0, 3, 4, 12, 13, 15
 _FIXED = 16
 """So many fields come before a row's arguments."""
+
+ROOM = 1024 * _FIXED
+"""A thread's rows are handed on when they have so many fields."""
+MAX_FAULTS = 100
+UNKNOWN = Opaque("unknown", "?")
+"""Stands for results that could not be described."""
 
 
 def _split(flat: list[Any]) -> list[Row]:
@@ -84,8 +91,9 @@ class Recorder:
         nesting: a call that begins before another has ended is inside it.
             Without it, `enter` and `leave` say where a call's inside is seen.
         max_ops: stop recording after so many calls.
-        drain: given rows of finished calls whenever enough have gathered; they
-            are then forgotten here, so memory stays constant.
+        drain: given a thread's rows whenever enough of them have gathered, and
+            the rows that wait on other threads, to look at only. When it returns
+            the first are forgotten here, so memory stays constant.
     """
 
     def __init__(
@@ -94,39 +102,50 @@ class Recorder:
         detail: str = "full",
         nesting: bool = False,
         max_ops: int | None = None,
-        drain: Callable[[list[Row]], None] | None = None,
+        drain: Callable[[list[Row], list[Row]], None] | None = None,
     ) -> None:
         self.sites = Sites()
         self.started_ns = perf_counter_ns()
         self.thread = threading.get_ident()
         self.first_node = modes.sequence_number()
         self.paused = 0
+        self.closed = False
+        """The block has ended: calls of threads that go on are not recorded."""
         self.truncated = False
         self.faults: list[str] = []
         """Calls that could not be described, a sentence each."""
         self._threads = _Threads()
         self._drain = drain
         self._limit = sys.maxsize if max_ops is None else max_ops
-        self._room = sys.maxsize if drain is None else 1024 * _FIXED
+        self._room = sys.maxsize if drain is None else ROOM
         make = self._full if detail == "full" else self._names
         self.begin, self.end, self.fail = make(nesting)
 
+    def close(self) -> None:
+        """Record nothing from here on, on any thread."""
+        if not self.closed:
+            self.closed = True
+            self.paused += 1
+
     def rows(self) -> list[Row]:
         """The rows that are here, in the order in which the calls began."""
+        return self._rows_but(None)
+
+    def _rows_but(self, left_out: _ThreadRows | None) -> list[Row]:
         found: list[Row] = []
         for state in list(self._threads.values()):
-            # A copy: the thread may be adding rows.
-            found.extend(_split(list(state.flat)))
-        found.sort(key=lambda row: row[_INDEX])  # type: ignore[no-any-return]
+            if state is not left_out:
+                # A copy: the thread may be adding rows.
+                found.extend(_split(list(state.flat)))
+        found.sort(key=itemgetter(_INDEX))
         return found
 
     def flush(self) -> None:
         """Hand everything that is left to ``drain``."""
         if self._drain is not None:
-            rows = self.rows()
-            for state in self._threads.values():
+            self._drain(self.rows(), [])
+            for state in list(self._threads.values()):
                 state.flat.clear()
-            self._drain(rows)
 
     def enter(self, token: Token | None) -> tuple[_ThreadRows, int, int] | None:
         """Say that calls from here on are made inside a call; see `leave`."""
@@ -140,20 +159,25 @@ class Recorder:
     def leave(self, outer: tuple[_ThreadRows, int, int] | None) -> None:
         """End what `enter` began, with what it returned."""
         if outer is not None:
-            state, state.parent, state.depth = outer
+            state, parent, depth = outer
+            state.parent, state.depth = parent, depth
 
-    def fault(self, op: Any, error: Exception) -> None:
-        """Note that a call could not be described: the program goes on."""
-        if len(self.faults) < 100:  # noqa: PLR2004 - enough to see what is wrong
-            self.faults.append(f"{op} could not be recorded: {error!r}.")
+    def fault(self, what: str, error: BaseException) -> None:
+        """Note what could not be recorded: the program goes on."""
+        kind = type(error).__qualname__
+        note = f"{what}: {kind}: {_message(error)}"
+        if note not in self.faults and len(self.faults) < MAX_FAULTS:
+            self.faults.append(note)
 
     def _spill(self, state: _ThreadRows) -> None:
         """Hand a thread's rows on; none of its calls is running."""
-        flat = state.flat
-        rows = _split(flat)
-        flat.clear()
         assert self._drain is not None
-        self._drain(rows)
+        try:
+            self._drain(_split(state.flat), self._rows_but(state))
+        except Exception as error:  # noqa: BLE001 - a full disk, say: the program goes on
+            self.fault("Recording ended early, as records could not be written", error)
+            self.close()
+        state.flat.clear()
 
     # The functions below run for every operator of the user's program. They are
     # closures because a cell is read several times faster than an attribute, and
@@ -164,9 +188,9 @@ class Recorder:
         number, scope_of = count(), current_scopes.get
         walk, walk_backward = self.sites.walk, self.sites.walk_backward
         describe = describer()
-        describe_value, describe_values = describe.value, describe.values
+        add_values, describe_value = describe.values, describe.value
         graph_task, autograd_node = modes.current_graph_task, modes.current_autograd_node
-        sequence_number = modes.sequence_number
+        sequence_number, function_modes = modes.sequence_number, modes.function_modes
         get_ident, get_frame, clock = threading.get_ident, sys._getframe, perf_counter_ns
 
         def begin(op: Any, args: Any, kwargs: Any, keyset: Any = None) -> Token | None:
@@ -178,50 +202,61 @@ class Recorder:
                 return None
             thread = get_ident()
             state = threads[thread]
-            flat = state.flat
-            try:
-                task = graph_task()
-                if task == -1:
-                    node = node_number = None
-                    site = walk(get_frame(1).f_back, open_modules.get(thread))
-                else:
-                    running = autograd_node()
-                    node, node_number = (
-                        ("", -1)
-                        if running is None
-                        else (running.name(), running._sequence_nr())
-                    )
-                    site = walk_backward(get_frame(1).f_back, task)
-                described = describe_values(args)
-                row = (
-                    index,
-                    op,
-                    scope_of(thread) or state.top,
-                    state.parent,
-                    state.depth,
-                    sequence_number(),
-                    node,
-                    node_number,
-                    site,
-                    keyset,
-                    clock(),
-                    None,
-                    0,
-                    None,
-                    {name: describe_value(kwargs[name]) for name in kwargs}
-                    if kwargs
-                    else None,
-                    len(described),
+            task = graph_task()
+            if task == -1:
+                node = node_number = None
+                site = walk(get_frame(1).f_back, open_modules.get(thread))
+            else:
+                running = autograd_node()
+                node, node_number = (
+                    ("", -1)
+                    if running is None
+                    else (running.name(), running._sequence_nr())
                 )
+                site = walk_backward(get_frame(1).f_back, task)
+            row = [
+                index,
+                op,
+                scope_of(thread) or state.top,
+                state.parent,
+                state.depth,
+                sequence_number(),
+                node,
+                node_number,
+                site,
+                keyset,
+                0,
+                None,
+                0,
+                None,
+                None,
+                len(args),
+            ]
+            try:
+                if function_modes():
+                    with modes.quiet_reads():
+                        add_values(row, args)
+                        if kwargs:
+                            row[14] = {
+                                name: describe_value(kwargs[name]) for name in kwargs
+                            }
+                else:
+                    add_values(row, args)
+                    if kwargs:
+                        row[14] = {
+                            name: describe_value(kwargs[name]) for name in kwargs
+                        }
             except Exception as error:  # noqa: BLE001 - whatever the user's objects do
-                self.fault(op, error)
-                return None
-            at = len(flat)
-            if at >= room and not state.depth:
+                self.fault(f"The arguments of {op} are not known", error)
+                del row[_FIXED:]
+                row[14:] = None, -1
+            flat = state.flat
+            if len(flat) >= room and not state.depth:
                 spill(state)
-                at = 0
+            row[10] = clock()
+            at = len(flat)
+            # In one go: an interrupt may come after any call.
             flat.extend(row)
-            flat.extend(described)
             if nesting:
                 state.parent = index
                 state.depth += 1
@@ -236,20 +271,25 @@ class Recorder:
             if nesting:
                 state.parent, state.depth = flat[at + 3], flat[at + 4]
             try:
-                flat[at + 11] = describe_value(result)
+                if function_modes():
+                    with modes.quiet_reads():
+                        flat[at + 11] = describe_value(result)
+                else:
+                    flat[at + 11] = describe_value(result)
             except Exception as error:  # noqa: BLE001 - as above
-                self.fault(flat[at + 1], error)
+                self.fault(f"The results of {flat[at + 1]} are not known", error)
+                flat[at + 11] = UNKNOWN
 
-        modes.hide_from_dynamo(begin, end, _fail, Recorder._spill, Recorder.fault)
         return begin, end, _fail
 
     def _names(self, nesting: bool) -> tuple[Any, Any, Any]:  # noqa: FBT001
         threads, limit, room, spill = self._threads, self._limit, self._room, self._spill
-        number, scope_of, walk = count(), current_scopes.get, self.sites.walk
+        number, scope_of = count(), current_scopes.get
+        walk, walk_backward = self.sites.walk, self.sites.walk_backward
+        engine = self.sites.engine
         graph_task, autograd_node = modes.current_graph_task, modes.current_autograd_node
         sequence_number = modes.sequence_number
         get_ident, get_frame = threading.get_ident, sys._getframe
-        seed = modes.SEED_OPERATOR
 
         def begin(op: Any, _: Any, __: Any, keyset: Any = None) -> Token | None:
             if self.paused:
@@ -260,15 +300,13 @@ class Recorder:
                 return None
             thread = get_ident()
             state = threads[thread]
-            flat = state.flat
-            at = len(flat)
-            if at >= room and not state.depth:
-                spill(state)
-                at = 0
+            scope = scope_of(thread) or state.top
             site = -1
             node = node_number = None
-            if graph_task() == -1:
-                if op is seed:
+            task = graph_task()
+            # The frames are asked only where the phase hangs on them.
+            if task == -1:
+                if scope.path is None:
                     site = walk(get_frame(1).f_back, None)
             else:
                 running = autograd_node()
@@ -277,11 +315,18 @@ class Recorder:
                     if running is None
                     else (running.name(), running._sequence_nr())
                 )
+                frame = get_frame(1).f_back
+                if frame is not None and frame.f_code is not engine:
+                    site = walk_backward(frame, task)
+            flat = state.flat
+            if len(flat) >= room and not state.depth:
+                spill(state)
+            at = len(flat)
             flat.extend(
                 (
                     index,
                     op,
-                    scope_of(thread) or state.top,
+                    scope,
                     state.parent,
                     state.depth,
                     sequence_number(),
@@ -307,8 +352,14 @@ class Recorder:
                 state, at = token
                 state.parent, state.depth = state.flat[at + 3], state.flat[at + 4]
 
-        modes.hide_from_dynamo(begin, end, _fail, Recorder._spill)
         return begin, (end if nesting else None), _fail
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - an exception's own __str__ may fail
+        return ""
 
 
 def _fail(token: Token | None, error: BaseException) -> None:
@@ -318,12 +369,8 @@ def _fail(token: Token | None, error: BaseException) -> None:
     name = kind.__qualname__
     if kind.__module__ != "builtins":
         name = f"{kind.__module__}.{name}"
-    try:
-        message = str(error)
-    except Exception:  # noqa: BLE001 - an exception's own __str__ may fail
-        message = ""
     state, at = token
     flat = state.flat
     flat[at + _END] = perf_counter_ns()
-    flat[at + _ERROR] = (name, message)
+    flat[at + _ERROR] = (name, _message(error))
     state.parent, state.depth = flat[at + _PARENT], flat[at + _DEPTH]

@@ -23,9 +23,13 @@ import torch
 from npu_dispatch_inspect._torch_private import modes
 
 __all__ = [
+    "STEP",
+    "STEP_IN_BACKWARD",
+    "TORCH_STEP",
     "OpenModule",
     "Scope",
     "Site",
+    "branches",
     "current_scopes",
     "enter_record_function",
     "leave_record_function",
@@ -35,6 +39,14 @@ __all__ = [
     "track",
     "untrack",
 ]
+
+
+STEP = 1
+"""Inside an optimizer's step."""
+TORCH_STEP = 2
+"""The optimizer is torch's own: its calls can be told from those of a closure."""
+STEP_IN_BACKWARD = 4
+"""The step was called by the autograd engine, from a hook."""
 
 
 class Scope(NamedTuple):
@@ -49,8 +61,10 @@ class Scope(NamedTuple):
     type: str | None = None
     """Class of the module."""
     regions: tuple[str, ...] = ()
-    step: bool = False
-    """Inside an optimizer's step."""
+    step: int = 0
+    """`STEP` and the others."""
+    in_engine: bool = False
+    """The module was called by the autograd engine: a hook, or a recomputation."""
 
 
 Site = tuple[CodeType | None, int, int]
@@ -61,10 +75,13 @@ is None where no frame is the user's. See `_frames`."""
 class OpenModule:
     """A module that is being called."""
 
-    __slots__ = ("module", "site")
+    __slots__ = ("module", "path", "site", "transparent")
 
-    def __init__(self, module: torch.nn.Module) -> None:
+    def __init__(self, module: torch.nn.Module, path: str, *, transparent: bool) -> None:
         self.module = module
+        self.path = path
+        self.transparent = transparent
+        """A graph that torch made of the module around it, not a part of the model."""
         self.site: Site | None = None
         """Where the outermost torch code around it was called from, once known."""
 
@@ -78,9 +95,12 @@ open_modules: dict[int, list[OpenModule]] = {}
 _plain_call: Callable[..., Any] = torch.nn.Module.__call__
 _users = 0
 _lock = threading.Lock()
+MAX_SCOPES = 65_536
 _roots: dict[int, tuple[weakref.ref[torch.nn.Module], str]] = {}
 _root_counts: dict[str, int] = {}
-_known: dict[tuple[Scope, int], tuple[weakref.ref[torch.nn.Module], Scope]] = {}
+_known: dict[tuple[Scope, int, bool], tuple[weakref.ref[torch.nn.Module], Scope]] = {}
+_places: dict[int, tuple[weakref.ref[torch.nn.Module], list[Scope]]] = {}
+"""Where each module was called from in forward."""
 
 
 def _tracked_call(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
@@ -89,8 +109,16 @@ def _tracked_call(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
     opened = open_modules.get(thread)
     if opened is None:
         opened = open_modules[thread] = []
-    current_scopes[thread] = _enter(self, outer or Scope(thread), opened)
-    opened.append(OpenModule(self))
+    around = outer or Scope(thread)
+    graph_module = modes.graph_module_class()
+    transparent = (
+        graph_module is not None
+        and isinstance(self, graph_module)
+        and _is_made_by_torch(self, opened)
+    )
+    scope = around if transparent else _enter(self, around, opened)
+    current_scopes[thread] = scope
+    opened.append(OpenModule(self, scope.path or "", transparent=transparent))
     try:
         return _plain_call(self, *args, **kwargs)
     finally:
@@ -108,20 +136,64 @@ module_call = _tracked_call.__code__
 def _enter(
     module: torch.nn.Module, outer: Scope, opened: list[OpenModule]
 ) -> Scope:
-    key = (outer, id(module))
+    in_engine = outer.in_engine or modes.current_graph_task() != -1
+    key = (outer, id(module), in_engine)
     known = _known.get(key)
     if known is not None and known[0]() is module:
         return known[1]
     name = type(module).__name__
-    if outer.path is None:
+    if in_engine and not outer.in_engine:
+        scope = _called_by_engine(module, name, outer)
+    elif outer.path is None:
         # A closure that an optimizer calls runs the model: that is no step.
         scope = outer._replace(
-            root=_root_name(module, name), path="", type=name, step=False
+            root=_root_name(module, name), path="", type=name, step=0
         )
     else:
         scope = outer._replace(path=_path(module, name, outer.path, opened), type=name)
+    if not in_engine:
+        place = _places.get(id(module))
+        if place is None or place[0]() is not module:
+            place = _places[id(module)] = (weakref.ref(module), [])
+        if all((each.root, each.path) != (scope.root, scope.path) for each in place[1]):
+            place[1].append(scope)
+    if len(_known) >= MAX_SCOPES:
+        # Labels may be made up without end: region(f"step {n}").
+        _known.clear()
     _known[key] = (weakref.ref(module), scope)
     return scope
+
+
+branches: set[int] = set()
+"""Identities of the functions that a higher-order operator is running."""
+
+
+def _is_made_by_torch(module: torch.nn.Module, opened: list[OpenModule]) -> bool:
+    """True for the graph of a compiled region, a branch, a backward pass.
+
+    A graph module that people put into their model is named like any other.
+    """
+    if modes.made_by_dynamo(module) or id(module) in branches:
+        return True
+    owned = any(
+        each is module for owner in opened for _, each in _descendants(owner.module)
+    )
+    return bool(opened) and (opened[-1].transparent or not owned)
+
+
+def _called_by_engine(module: torch.nn.Module, name: str, outer: Scope) -> Scope:
+    """The scope of a module that a hook or a recomputation calls.
+
+    It runs where it ran in forward, though the modules around it are not being
+    called now. Where it ran in several places, all are named.
+    """
+    base = Scope(outer.thread, regions=outer.regions, type=name, in_engine=True)
+    place = _places.get(id(module))
+    if place is None or place[0]() is not module:
+        return base._replace(root=_root_name(module, name), path="")
+    root = place[1][-1].root
+    paths = [each.path or "" for each in place[1] if each.root == root]
+    return base._replace(root=root, path="|".join(dict.fromkeys(paths)))
 
 
 def _root_name(module: torch.nn.Module, name: str) -> str:
@@ -138,16 +210,19 @@ def _path(
     module: torch.nn.Module, name: str, outer: str, opened: list[OpenModule]
 ) -> str:
     """The path of a module that was called while ``opened`` were running."""
-    prefix = outer
     # The nearest module around it that owns it gives the name; two names in one
     # owner cannot be told apart by the call, so both are given.
     for owner in reversed(opened):
         names = [path for path, each in _descendants(owner.module) if each is module]
         if names:
-            found = "|".join(names)
-            return f"{prefix}.{found}" if prefix else found
-        prefix = prefix.rpartition(".")[0]
-    return f"{outer}.<{name}>" if outer else f"<{name}>"
+            return _join(owner.path, names)
+    return _join(outer, [f"<{name}>"])
+
+
+def _join(prefix: str, names: list[str]) -> str:
+    return "|".join(
+        f"{each}.{name}" if each else name for each in prefix.split("|") for name in names
+    )
 
 
 def _descendants(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
@@ -155,7 +230,7 @@ def _descendants(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module
     pending = [("", module, frozenset({id(module)}))]
     while pending:
         prefix, owner, above = pending.pop(0)
-        for name, child in owner._modules.items():  # noqa: SLF001 - named_modules() can be overridden by the user
+        for name, child in owner._modules.items():
             if child is None or id(child) in above:
                 continue
             path = f"{prefix}{name}"
@@ -173,7 +248,13 @@ def enter_record_function(name: object) -> None:
     outer = current_scopes.get(thread)
     _outside_step.setdefault(thread, []).append(outer)
     if isinstance(name, str) and name.startswith(_STEP):
-        current_scopes[thread] = (outer or Scope(thread))._replace(step=True)
+        step = STEP
+        kind = name.removeprefix(_STEP).partition(".")[0]
+        if hasattr(torch.optim, kind):
+            step |= TORCH_STEP
+        if modes.current_graph_task() != -1:
+            step |= STEP_IN_BACKWARD
+        current_scopes[thread] = (outer or Scope(thread))._replace(step=step)
 
 
 def leave_record_function() -> None:
@@ -196,7 +277,6 @@ def track() -> None:
         _users += 1
         if _users == 1:
             _plain_call = torch.nn.Module.__call__
-            modes.hide_from_dynamo(_tracked_call, _enter, _root_name, _path, _descendants)
             torch.nn.Module.__call__ = _tracked_call  # type: ignore[method-assign]
             modes.tell_dynamo_plain_module_call(_tracked_call)
 
@@ -210,10 +290,16 @@ def untrack() -> None:
             if torch.nn.Module.__call__ is _tracked_call:
                 torch.nn.Module.__call__ = _plain_call  # type: ignore[method-assign]
             modes.tell_dynamo_plain_module_call(_plain_call)
-            _known.clear()
-            _roots.clear()
-            _root_counts.clear()
-            _outside_step.clear()
+            kept: dict[Any, Any]
+            for kept in (
+                _known,
+                _places,
+                _roots,
+                _root_counts,
+                _outside_step,
+                current_scopes,
+            ):
+                kept.clear()
 
 
 @contextmanager
@@ -238,11 +324,25 @@ def region(name: str) -> Iterator[None]:
     thread = threading.get_ident()
     outer = current_scopes.get(thread)
     base = outer or Scope(thread)
-    current_scopes[thread] = base._replace(regions=(*base.regions, name))
+    inner = current_scopes[thread] = base._replace(regions=(*base.regions, name))
     try:
         yield
     finally:
-        if outer is None:
+        now = current_scopes.get(thread)
+        if now is inner:
+            now = outer
+        elif now is not None:
+            # Blocks of coroutines and generators end in any order: this label
+            # goes, whatever else has come or gone meanwhile.
+            now = now._replace(regions=_without_last(now.regions, name))
+        if now is None or now == Scope(thread):
             current_scopes.pop(thread, None)
         else:
-            current_scopes[thread] = outer
+            current_scopes[thread] = now
+
+
+def _without_last(labels: tuple[str, ...], label: str) -> tuple[str, ...]:
+    for at in range(len(labels) - 1, -1, -1):
+        if labels[at] == label:
+            return labels[:at] + labels[at + 1 :]
+    return labels

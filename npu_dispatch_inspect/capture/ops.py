@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import functools
 import os
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -13,15 +12,17 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from attrs import evolve
 
+from npu_dispatch_inspect._torch_private import modes
 from npu_dispatch_inspect.capture import _scopes
 from npu_dispatch_inspect.capture._build import Builder, KeyReader
 from npu_dispatch_inspect.capture._dispatch_mode import DispatchModeEngine
 from npu_dispatch_inspect.capture._hook_engine import DispatcherEngine
 from npu_dispatch_inspect.capture._recorder import Recorder
 from npu_dispatch_inspect.capture._scopes import region
+from npu_dispatch_inspect.capture._sink import Sink
+from npu_dispatch_inspect.capture._threads import Follower, follow, leave
 from npu_dispatch_inspect.environment import read_environment
 from npu_dispatch_inspect.errors import UsageError
-from npu_dispatch_inspect.records import Environment
 from npu_dispatch_inspect.traces.ops import OpTrace
 
 __all__ = ["OpTracer", "region", "trace_ops"]
@@ -42,8 +43,8 @@ class Engine(Protocol):
     def start(self) -> None:
         """Begin to see this thread's calls."""
 
-    def stop(self) -> None:
-        """Stop seeing them."""
+    def stop(self) -> Any:
+        """Stop seeing them; False where this is not the thread that began."""
 
 
 ENGINES: dict[str, Any] = {
@@ -63,14 +64,18 @@ class OpTracer:
             its dispatch keys, and changes no operator of the program.
         detail: ``"full"``, or ``"names"`` for operator, phase and module only.
         max_ops: record so many calls, then only mark the trace as truncated.
+        threads: ``"current"`` for the thread that enters the block and the threads
+            that autograd runs its backward passes on; ``"all"`` for those that are
+            started inside the block (`threading.Thread`) as well.
+        sink: a file that takes the records while the program runs, so that
+            memory stays small; see `npu_dispatch_inspect.serialization`. The
+            trace reads it back when somebody looks.
 
     Raises:
         UsageError: an argument is not one of those above, the tracer is entered
-            twice, or it is used without brackets.
+            twice, it is used without brackets, or the file cannot be written.
 
-    A tracer sees the thread that entered it and the threads that autograd runs
-    backward on. It can be used again after it was left; each time it makes a
-    new trace.
+    A tracer can be used again after it was left; each time it makes a new trace.
 
     Example:
         >>> import torch
@@ -89,6 +94,8 @@ class OpTracer:
         engine: Literal["dispatch_mode", "dispatcher"] = "dispatch_mode",
         detail: Literal["full", "names"] = "full",
         max_ops: int | None = None,
+        threads: Literal["current", "all"] = "current",
+        sink: str | os.PathLike[str] | None = None,
     ) -> None:
         if callable(label):
             msg = "trace_ops needs its brackets: write @trace_ops() above the function."
@@ -99,13 +106,21 @@ class OpTracer:
         if detail not in ("full", "names"):
             msg = f"detail must be 'full' or 'names', not {detail!r}."
             raise UsageError(msg)
-        if max_ops is not None and (not isinstance(max_ops, int) or max_ops < 0):
+        if threads not in ("current", "all"):
+            msg = f"threads must be 'current' or 'all', not {threads!r}."
+            raise UsageError(msg)
+        if max_ops is not None and (type(max_ops) is not int or max_ops < 0):
             msg = f"max_ops must be a whole number from 0 up, not {max_ops!r}."
             raise UsageError(msg)
+        if sink is not None and not isinstance(sink, (str, os.PathLike)):
+            msg = f"sink must be the path of a file, not {sink!r}."
+            raise UsageError(msg)
         self._label = label
-        self._engine_name = engine
+        self._engine = ENGINES[engine]
         self._detail = detail
         self._max_ops = max_ops
+        self._all_threads = threads == "all"
+        self._sink = sink
         self._run: _Run | None = None
         self.trace: OpTrace | None = None
         """The trace of the last block, or of the one that is running."""
@@ -122,18 +137,15 @@ class OpTracer:
                 "trace_ops() to trace inside its block."
             )
             raise UsageError(msg)
-        kind = ENGINES[self._engine_name]
-        recorder = Recorder(
-            detail=self._detail, nesting=kind.nesting, max_ops=self._max_ops
+        run = _Run(
+            self._engine,
+            label=self._label,
+            detail=self._detail,
+            max_ops=self._max_ops,
+            all_threads=self._all_threads,
+            sink=self._sink,
         )
-        engine: Engine = kind(recorder)
-        run = _Run(recorder, engine, self._label)
-        _scopes.track()
-        try:
-            engine.start()
-        except BaseException:
-            _scopes.untrack()
-            raise
+        run.start()
         self._run = run
         self.trace = OpTrace.of_source(run)
         return self.trace
@@ -146,11 +158,8 @@ class OpTracer:
     ) -> None:
         """Stop recording; an exception of the block goes on its way."""
         run, self._run = self._run, None
-        if run is None:
-            return
-        run.engine.stop()
-        _scopes.untrack()
-        run.finish()
+        if run is not None:
+            run.stop()
 
     def __call__(self, function: F) -> F:
         """Decorate a function: each call is one traced block, `trace` the last."""
@@ -164,7 +173,7 @@ class OpTracer:
 
     @contextmanager
     def pause(self) -> Iterator[None]:
-        """Record nothing inside this inner block."""
+        """Record nothing inside this inner block, on any thread."""
         run = self._run
         if run is None:
             msg = "pause() works inside the tracer's block only."
@@ -180,44 +189,126 @@ trace_ops = OpTracer
 """``with trace_ops() as trace:`` — see `OpTracer`."""
 
 
+_OWN_MODULES = ("npu_dispatch_inspect.capture", "npu_dispatch_inspect._torch_private")
+
+
 class _Run:
     """One traced block, and the source of its trace."""
 
-    def __init__(self, recorder: Recorder, engine: Engine, label: str | None) -> None:
-        self.recorder = recorder
-        self.engine = engine
+    def __init__(
+        self,
+        kind: Any,
+        *,
+        label: str | None,
+        detail: str,
+        max_ops: int | None,
+        all_threads: bool,
+        sink: str | os.PathLike[str] | None,
+    ) -> None:
         self.finished = False
+        self._kind = kind
         self._label = label
-        self._begun = read_environment()
-        self._environment: Environment | None = None
-        self._process = os.getpid()
-        self._thread = threading.get_ident()
+        self._detail = detail
+        self._environment = read_environment()
+        self._notes: list[str] = []
+        self._sink = sink and Sink(
+            sink, engine=kind.name, label=label, environment=self._environment
+        )
+        self.recorder = Recorder(
+            detail=detail,
+            nesting=kind.nesting,
+            max_ops=max_ops,
+            drain=self._sink.drain if self._sink else None,
+        )
+        if self._sink:
+            self._sink.builds_with(self._builder())
+        self._engine: Engine = kind(self.recorder)
+        self._follower = Follower(
+            make_engine=(lambda: kind(self.recorder)) if all_threads else None,
+            note=self._notes.append,
+            in_child=self._in_child,
+        )
 
-    def finish(self) -> None:
+    def start(self) -> None:
+        modes.hide_modules_from_dynamo(*_OWN_MODULES)
+        _scopes.track()
+        try:
+            follow(self._follower)
+            self._engine.start()
+        except BaseException:
+            leave(self._follower)
+            _scopes.untrack()
+            if self._sink:
+                self._sink.abandon()
+            raise
+
+    def stop(self) -> None:
+        self.recorder.close()
+        try:
+            if self._engine.stop() is False:
+                self._notes.append(
+                    "The block was left on another thread than it was entered on."
+                )
+        finally:
+            leave(self._follower)
+            _scopes.untrack()
+            self._finish()
+
+    def _finish(self) -> None:
         # The device may have come up inside the block; the modes are those with
         # which it began.
+        begun = self._environment
         self._environment = evolve(
-            read_environment(),
-            grad_mode=self._begun.grad_mode,
-            autocast=self._begun.autocast,
+            read_environment(), grad_mode=begun.grad_mode, autocast=begun.autocast
         )
+        if not modes.stays_compiled and modes.dynamo_is_loaded():
+            self._notes.append(
+                "Functions compiled by torch.compile that were called in the block run "
+                "eagerly from now on: torch 2.9 or later is needed to leave them alone."
+            )
+        if self._sink:
+            try:
+                self.recorder.flush()
+                self._sink.end(
+                    environment=self._environment,
+                    truncated=self.recorder.truncated,
+                    notes=self._all_notes(),
+                )
+            except OSError as error:
+                self.recorder.fault("The file of this trace is not whole", error)
         self.finished = True
 
-    def snapshot(self) -> OpTrace:
-        recorder, engine = self.recorder, self.engine
-        builder = Builder(
+    def _in_child(self) -> None:
+        self.recorder.close()
+        self._engine.stop()
+        if self._sink:
+            self._sink.abandon()
+            self._sink = None
+
+    def _all_notes(self) -> tuple[str, ...]:
+        return (*self._notes, *self.recorder.faults)
+
+    def _builder(self) -> Builder:
+        recorder, kind = self.recorder, self._kind
+        return Builder(
             sites=recorder.sites,
             started_ns=recorder.started_ns,
             thread=recorder.thread,
             first_node=recorder.first_node,
-            below_autograd=engine.below_autograd,
-            read_keys=engine.read_keys,
+            below_autograd=kind.below_autograd,
+            read_keys=kind.read_keys,
+            detail=self._detail,
         )
+
+    def snapshot(self) -> OpTrace:
+        rows = self.recorder.rows()
         return OpTrace(
-            records=builder.records(recorder.rows()),
-            notes=tuple(recorder.faults),
-            environment=self._environment or self._begun,
-            engine=engine.name,
+            records=self._sink.records(rows)
+            if self._sink
+            else self._builder().records(rows),
+            environment=self._environment,
+            engine=self._kind.name,
             label=self._label,
-            truncated=recorder.truncated,
+            truncated=self.recorder.truncated,
+            notes=self._all_notes(),
         )

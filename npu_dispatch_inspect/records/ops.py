@@ -87,8 +87,8 @@ class OpRecord:
     """For a backward call, the forward call it is the derivative of."""
     recomputed: bool = False
     """The call ran again inside backward, under activation checkpointing."""
-    compiled: bool = False
-    """The call came out of a torch.compile'd region."""
+    compiled: bool | None = False
+    """The call came out of a torch.compile'd region; None where nobody looked."""
     regions: tuple[str, ...] = ()
     """Names of the `region` blocks around it, outermost first."""
     thread: int = 0
