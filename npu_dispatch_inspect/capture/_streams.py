@@ -1,0 +1,375 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Standard error as a file, for as long as somebody wants to read it.
+
+torch_npu writes to file descriptor 2 from several threads. While a capture is
+on, descriptor 2 is a temporary file; a pipe would block the program as soon as
+nobody empties it. All captures of a process share one file and remember where
+in it their block began and ended, so they nest in any order.
+
+`position` is for tracers: where the stream is before and after a call tells
+which of its lines the call wrote.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
+import resource
+import select
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
+
+from npu_dispatch_inspect.npu_logs.passing import split_foreign
+
+__all__ = [
+    "CallSpan",
+    "Reading",
+    "Stream",
+    "Tracer",
+    "active",
+    "follow_calls",
+    "position",
+    "unfollow_calls",
+]
+
+STDERR: Final = 2
+CHUNK: Final = 1 << 20
+ROOM: Final = 1 << 16
+"""Bytes that the file must take, else it counts as full."""
+
+
+class CallSpan(NamedTuple):
+    """Where in the captured stream one call's lines are."""
+
+    start: int
+    end: int | None
+    """None while the call runs, and where it never returned."""
+    op: int
+    """Index of the call in its trace."""
+    thread: int
+
+
+class Tracer(Protocol):
+    """Something that notes positions while the stream is captured."""
+
+    def call_spans(self) -> list[CallSpan]:
+        """The calls so far, in the order in which they began."""
+
+
+active: list[Stream] = []
+"""The stream that is on, if there is one; a list so that tracers can test it fast."""
+
+_lock = threading.RLock()
+_late: list[Stream] = []
+"""Streams that another process may still write to."""
+_tracers: list[Tracer] = []
+_generation = 0
+
+
+def position() -> int | None:
+    """Where the captured stream is now, None where nothing is captured.
+
+    Positions of different streams never meet, so that two of them are only
+    equal where nothing was written in between.
+    """
+    # A loop, because another thread may end the capture at any moment.
+    for stream in active:
+        try:
+            return stream.base + os.lseek(stream.file, 0, os.SEEK_CUR)
+        except OSError:
+            break
+    return None
+
+
+def follow_calls(tracer: Tracer) -> None:
+    """A tracer begins to note positions: captures will ask it for its calls."""
+    with _lock:
+        _tracers.append(tracer)
+        for stream in active:
+            stream.note_tracer(tracer)
+
+
+def unfollow_calls(tracer: Tracer) -> None:
+    """A tracer has ended; captures that met it keep it."""
+    with _lock, contextlib.suppress(ValueError):
+        _tracers.remove(tracer)
+
+
+class Stream:
+    """One redirection of standard error, shared by the captures that are on."""
+
+    def __init__(self) -> None:
+        """Point descriptor 2 to a new file.
+
+        Raises:
+            OSError: there is no room for it.
+        """
+        global _generation  # noqa: PLW0603 - one count for the process
+        _generation += 1
+        self.base = _generation << 48
+        self.process = os.getpid()
+        self.readings: list[Reading] = []
+        self.kept: list[tuple[int, int]] = []
+        """Stretches in which a capture wants torch_npu's lines passed on."""
+        self.problems: list[str] = []
+        self.passed = 0
+        _flush()
+        with tempfile.TemporaryFile(buffering=0) as file:
+            # Above the three standard ones, also where those are closed.
+            self.file = fcntl.fcntl(file.fileno(), fcntl.F_DUPFD_CLOEXEC, STDERR + 1)
+        # Every writer appends, also one that opens the file by another way.
+        flags = fcntl.fcntl(self.file, fcntl.F_GETFL)
+        fcntl.fcntl(self.file, fcntl.F_SETFL, flags | os.O_APPEND)
+        if self.room() < ROOM:
+            os.close(self.file)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        try:
+            self.original: int | None = os.dup(STDERR)
+        except OSError:
+            self.original = None
+        os.dup2(self.file, STDERR)
+
+    def room(self) -> int:
+        """How many bytes the file still takes."""
+        found = os.fstatvfs(self.file)
+        limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+        room = found.f_bavail * found.f_frsize
+        if limit != resource.RLIM_INFINITY:
+            room = min(room, limit - os.fstat(self.file).st_size)
+        return room
+
+    def note_tracer(self, tracer: Tracer) -> None:
+        """Every capture that is on will ask this tracer for its calls."""
+        for reading in self.readings:
+            if tracer not in reading.tracers:
+                reading.tracers.append(tracer)
+
+    def end(self) -> None:
+        """Give descriptor 2 back and pass on what the program wrote."""
+        if os.getpid() != self.process:
+            # A forked child: its parent passes on what is in the file.
+            self._restore()
+            return
+        self._pass_on(last=False)
+        self._restore()
+        self._pass_on(last=True)
+        if _has_children():
+            _late.append(self)
+        else:
+            self.close()
+
+    def _restore(self) -> None:
+        if not _same_file(STDERR, self.file):
+            # Somebody has redirected it meanwhile and will put our file back.
+            self.problems.append(
+                "Standard error was redirected inside the block and not put back."
+            )
+            return
+        if self.original is None:
+            os.close(STDERR)
+        else:
+            os.dup2(self.original, STDERR)
+
+    def _pass_on(self, *, last: bool) -> None:
+        """Write the program's own bytes to where they were meant to go."""
+        rest = b""
+        while True:
+            chunk = os.pread(self.file, CHUNK, self.passed + len(rest))
+            data = rest + chunk
+            ended = not chunk
+            if ended and not (last and data):
+                break
+            foreign, done = self._foreign(data, last=ended)
+            for part in foreign:
+                self._write(part)
+            self.passed += done
+            rest = data[done:]
+            if ended:
+                break
+
+    def _foreign(self, data: bytes, *, last: bool) -> tuple[list[bytes], int]:
+        """As `split_foreign`, with the stretches that are passed on whole."""
+        begin = self.passed
+        for start, end in self.kept:
+            if start <= begin < end:
+                whole = data[: end - begin]
+                return [whole], len(whole)
+            if begin < start < begin + len(data):
+                foreign, _ = split_foreign(data[: start - begin], last=True)
+                return foreign, start - begin
+        return split_foreign(data, last=last)
+
+    def _write(self, data: bytes) -> None:
+        if self.original is None:
+            return
+        view = memoryview(data)
+        while view:
+            try:
+                view = view[os.write(self.original, view) :]
+            except BlockingIOError:
+                select.select([], [self.original], [])
+            except OSError as error:
+                self.problems.append(
+                    f"Standard error did not take what was written: {error.strerror}."
+                )
+                return
+
+    def drain(self) -> None:
+        """Pass on what other processes wrote after the end."""
+        if os.getpid() == self.process:
+            self._pass_on(last=True)
+
+    def close(self) -> None:
+        """Let go of the file, for captures have read their part."""
+        if self.original is not None:
+            os.close(self.original)
+            self.original = None
+        os.close(self.file)
+
+
+class Reading:
+    """The part of the stream that belongs to one capture.
+
+    Args:
+        keep: pass torch_npu's lines on as well.
+    """
+
+    def __init__(self, *, keep: bool = False) -> None:
+        self.tracers: list[Tracer] = []
+        self.problems: list[str] = []
+        self.start = self.stop = 0
+        self.base = 0
+        """What to add to an offset in this part to have a `position`."""
+        self._keep = keep
+        self._stream: Stream | None = None
+        self._data: bytes | None = None
+
+    def begin(self) -> None:
+        """Redirect standard error, or join the redirection that is on."""
+        with _lock:
+            _drain_late()
+            if active and not _same_file(STDERR, active[0].file):
+                self.problems.append(
+                    "Standard error was redirected inside an outer capture: "
+                    "that capture does not see the lines of this one."
+                )
+                active.clear()
+            if not active:
+                try:
+                    active.append(Stream())
+                except OSError as error:
+                    self.problems.append(
+                        f"Nothing was captured, there is no temporary file: {error.strerror}."
+                    )
+                    self._data = b""
+                    return
+            else:
+                _flush()
+            stream = self._stream = active[0]
+            self.start = self._size()
+            self.base = stream.base + self.start
+            stream.readings.append(self)
+            self.tracers = list(_tracers)
+
+    def end(self) -> None:
+        """Take what was written; the last reader gives standard error back."""
+        with _lock:
+            stream = self._stream
+            if stream is None:
+                return
+            _flush()
+            self.stop = self._size()
+            if stream.room() < ROOM:
+                self.problems.append(
+                    "The temporary file is full: later lines are lost."
+                )
+            self._data = self.read()
+            if self._keep:
+                stream.kept.append((self.start, self.stop))
+            stream.readings.remove(self)
+            if not stream.readings:
+                if stream in active:
+                    active.remove(stream)
+                stream.end()
+            self.problems += stream.problems
+            self._stream = None
+
+    def read(self) -> bytes:
+        """What was written so far."""
+        if self._data is not None:
+            return self._data
+        stream = self._stream
+        assert stream is not None
+        pieces = []
+        place, stop = self.start, self.stop or self._size()
+        while place < stop:
+            piece = os.pread(stream.file, min(CHUNK, stop - place), place)
+            if not piece:
+                break
+            pieces.append(piece)
+            place += len(piece)
+        return b"".join(pieces)
+
+    def _size(self) -> int:
+        assert self._stream is not None
+        return os.lseek(self._stream.file, 0, os.SEEK_END)
+
+
+def _flush() -> None:
+    """Bring to the descriptor what Python and C have not written yet."""
+    with contextlib.suppress(Exception):
+        sys.stderr.flush()
+    with contextlib.suppress(Exception):
+        _c_flush()(None)
+
+
+def _c_flush() -> Callable[[None], int]:
+    flush: Callable[[None], int] = ctypes.CDLL(None).fflush
+    return flush
+
+
+def _same_file(first: int, second: int) -> bool:
+    try:
+        return os.path.sameopenfile(first, second)
+    except OSError:
+        return False
+
+
+def _has_children() -> bool:
+    """Some process that this one started may still have the file open."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except OSError:
+        return False
+    return True
+
+
+def _drain_late() -> None:
+    for stream in _late:
+        stream.drain()
+    if not _has_children():
+        for stream in _late:
+            stream.close()
+        _late.clear()
+
+
+@atexit.register
+def _drain_at_exit() -> None:
+    with _lock:
+        _drain_late()
+
+
+def _after_fork() -> None:
+    global _lock  # noqa: PLW0603 - whoever held it is not in the child
+    _lock = threading.RLock()
+    _late.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
