@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The few operators that do what they say: copy (with a change of type, strides and
- * broadcasting), zero, one, fill and constant padding. They move data and compute
+ * broadcasting), cast, zero, one, fill and constant padding. They move data and compute
  * nothing, and without them a gathered tensor, a clone or a zeroed buffer would hold
  * whatever was in memory.
  *
@@ -316,6 +316,13 @@ NDI_EXPORT int aclnnInplaceCopyGetWorkspaceSize(void *self, const void *source,
     return begin(workspace, out, new_copy(self, (void *)source));
 }
 
+NDI_EXPORT int aclnnCastGetWorkspaceSize(const void *self, int type, void *to,
+                                         uint64_t *workspace, void **out)
+{
+    (void)type; /* the same as that of `to` */
+    return begin(workspace, out, new_copy(to, (void *)self));
+}
+
 NDI_EXPORT int aclnnInplaceFillScalarGetWorkspaceSize(void *self, const void *scalar,
                                                       uint64_t *workspace, void **out)
 {
@@ -378,6 +385,7 @@ NDI_EXPORT int aclnnConstantPadNdGetWorkspaceSize(const void *self, const void *
         return finish(executor);                                                         \
     }
 
+RUNS(aclnnCast)
 RUNS(aclnnConstantPadNd)
 RUNS(aclnnInplaceCopy)
 RUNS(aclnnInplaceFillScalar)
