@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from attrs import evolve
 from npu_dispatch_inspect._torch_private import keysets
-from npu_dispatch_inspect.dispatch_table._composites import GOES_ON
+from npu_dispatch_inspect.dispatch_table._composites import inside_key
 from npu_dispatch_inspect.dispatch_table._continuation import follow, predicted
 from npu_dispatch_inspect.dispatch_table._fakes import FakeWorld
 from npu_dispatch_inspect.dispatch_table._module_paths import ModulePaths
@@ -36,8 +36,9 @@ def explain(
     """Predict the way of a call through the dispatcher, and say why.
 
     Nothing runs on a device and no value is read: composites are followed on
-    tensors that have everything but values. What autocast, no_grad and
-    inference_mode are around the call is what they are around `explain`.
+    tensors that have everything but values. Autocast, no_grad and inference_mode
+    around the call are those around `explain`; modes (`TorchDispatchMode`,
+    `FakeTensorMode`, a tracer) are put aside.
 
     Args:
         target: An operator, by name or as a `torch.ops` object, or any function
@@ -50,12 +51,11 @@ def explain(
         UnknownNameError: there is no such operator.
         UsageError: the arguments fit none of its overloads.
     """
-    context = here()
     calls: tuple[PredictedCall, ...]
     if _is_operator(target):
         op = resolve_overload(target, args, kwargs)
         with keysets.quiet_block():
-            call = _explain_operator(op, args, kwargs, context)
+            call = _explain_operator(op, args, kwargs, here())
         calls, unknown = (call,), None
     else:
         if dtypes:
@@ -71,7 +71,7 @@ def explain(
             )
             raise UsageError(message)
         with keysets.quiet_block():
-            calls, unknown = _explain_function(target, args, kwargs, context)
+            calls, unknown = _explain_function(target, args, kwargs, here())
     return Explanation(
         calls=calls,
         backend=backend_choices(calls),
@@ -127,7 +127,8 @@ def _explain_operator(
     if walk.steps[-1].action is StepAction.OPAQUE:
         why = f"{walk.steps[-1].key} hands the call to Python or changes its tensors"
         return evolve(call, unknown=why)
-    if walk.steps[-1].action not in GOES_ON:
+    again = walk.steps[-1].action is StepAction.CALLS_AGAIN
+    if not again and inside_key(op, walk) is None:
         return call
     with FakeWorld() as world:
         try:
