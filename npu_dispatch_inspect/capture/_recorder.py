@@ -24,6 +24,7 @@ from npu_dispatch_inspect._torch_private import modes
 from npu_dispatch_inspect.capture._describe import Opaque, describer
 from npu_dispatch_inspect.capture._frames import Sites
 from npu_dispatch_inspect.capture._scopes import Scope, current_scopes, open_modules
+from npu_dispatch_inspect.capture._streams import CallSpan, active, position
 
 __all__ = ["Recorder", "Row", "Token"]
 
@@ -67,7 +68,7 @@ Token = tuple["_ThreadRows", int]
 class _ThreadRows:
     """One thread's rows and the call it is inside of."""
 
-    __slots__ = ("depth", "flat", "parent", "top")
+    __slots__ = ("depth", "flat", "parent", "places", "top")
 
     def __init__(self, thread: int) -> None:
         self.flat: list[Any] = []
@@ -75,6 +76,8 @@ class _ThreadRows:
         self.depth = 0
         self.top = Scope(thread)
         """The scope outside any module and region."""
+        self.places: list[tuple[int, int | None]] = []
+        """Positions of a captured log: (index, where) at begin and at end."""
 
 
 class _Threads(dict[int, _ThreadRows]):
@@ -130,6 +133,21 @@ class Recorder:
     def rows(self) -> list[Row]:
         """The rows that are here, in the order in which the calls began."""
         return self._rows_but(None)
+
+    def call_spans(self) -> list[CallSpan]:
+        """Where in a captured log each call began and ended; see `_streams`."""
+        spans = []
+        for thread, state in list(self._threads.items()):
+            begun: dict[int, int] = {}
+            for index, place in list(state.places):
+                if index not in begun:
+                    if place is not None:
+                        begun[index] = place
+                else:
+                    spans.append(CallSpan(begun.pop(index), place, index, thread))
+            if self.end is not None:
+                spans += [CallSpan(begun[each], None, each, thread) for each in begun]
+        return spans
 
     def _rows_but(self, left_out: _ThreadRows | None) -> list[Row]:
         found: list[Row] = []
@@ -260,6 +278,8 @@ class Recorder:
             if nesting:
                 state.parent = index
                 state.depth += 1
+            if active:
+                state.places.append((index, position()))
             return state, at
 
         def end(token: Token | None, result: Any) -> None:
@@ -267,6 +287,8 @@ class Recorder:
                 return
             state, at = token
             flat = state.flat
+            if active:
+                state.places.append((flat[at], position()))
             flat[at + 12] = clock()
             if nesting:
                 state.parent, state.depth = flat[at + 3], flat[at + 4]
@@ -345,14 +367,18 @@ class Recorder:
             if nesting:
                 state.parent = index
                 state.depth += 1
+            if active:
+                state.places.append((index, position()))
             return state, at
 
         def end(token: Token | None, _: Any) -> None:
             if token is not None:
                 state, at = token
+                if active:
+                    state.places.append((state.flat[at], position()))
                 state.parent, state.depth = state.flat[at + 3], state.flat[at + 4]
 
-        return begin, (end if nesting else None), _fail
+        return begin, (end if nesting or active else None), _fail
 
 
 def _message(error: BaseException) -> str:
@@ -371,6 +397,8 @@ def _fail(token: Token | None, error: BaseException) -> None:
         name = f"{kind.__module__}.{name}"
     state, at = token
     flat = state.flat
+    if active:
+        state.places.append((flat[at], position()))
     flat[at + _END] = perf_counter_ns()
     flat[at + _ERROR] = (name, _message(error))
     state.parent, state.depth = flat[at + _PARENT], flat[at + _DEPTH]

@@ -19,6 +19,7 @@ from npu_dispatch_inspect.capture._dispatch_mode import DispatchModeEngine
 from npu_dispatch_inspect.capture._hook_engine import DispatcherEngine
 from npu_dispatch_inspect.capture._recorder import Recorder
 from npu_dispatch_inspect.capture._scopes import region
+from npu_dispatch_inspect.capture._streams import follow_calls, unfollow_calls
 from npu_dispatch_inspect.capture._sink import Sink
 from npu_dispatch_inspect.capture._threads import Follower, follow, leave
 from npu_dispatch_inspect.environment import read_environment
@@ -234,9 +235,11 @@ class _Run:
         _scopes.track()
         try:
             follow(self._follower)
+            follow_calls(self.recorder)
             self._engine.start()
         except BaseException:
             leave(self._follower)
+            unfollow_calls(self.recorder)
             _scopes.untrack()
             if self._sink:
                 self._sink.abandon()
@@ -251,6 +254,7 @@ class _Run:
                 )
         finally:
             leave(self._follower)
+            unfollow_calls(self.recorder)
             _scopes.untrack()
             self._finish()
 
