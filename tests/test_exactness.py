@@ -9,6 +9,8 @@ from collections import Counter
 import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
+from torch.testing._internal.two_tensor import TwoTensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from npu_dispatch_inspect import trace_ops
 from tests.programs import PROGRAMS
@@ -109,7 +111,9 @@ def test_counts_and_parents_are_the_profilers(device, name):
     assert Counter(recorded(trace)) == Counter(expected)
 
 
-@pytest.mark.parametrize(("device", "name"), [case for case in CASES if "cpu" in case.id])
+@pytest.mark.parametrize(
+    ("device", "name"), [case for case in CASES if "cpu" in case.id]
+)
 def test_order_is_the_profilers(device, name):
     """On one thread the calls stand in the order in which they began."""
     program = PROGRAMS[name]
@@ -135,6 +139,54 @@ def test_results_are_bit_identical(name, engine):
 
     assert [bits(each) for each in actual] == expected
     assert torch.equal(torch.random.get_rng_state(), state)
+
+
+class Passing(TorchDispatchMode):
+    """A mode of the user's that does nothing."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        """Go on."""
+        return func(*args, **(kwargs or {}))
+
+
+def under_a_mode(_device):
+    with Passing():
+        return PROGRAMS["encoder_layer"]("cpu")
+
+
+def on_wrapper_subclasses(_device):
+    x = TwoTensor(torch.ones(2, 2), torch.zeros(2, 2))
+    return [((x @ x) * 1.5 + x.sin()).a]
+
+
+def on_jagged_tensors(_device):
+    parts = [torch.ones(2, 4), torch.ones(3, 4)]
+    both = torch.nested.nested_tensor(parts, layout=torch.jagged)
+    return [(both * 2).sin().values()]
+
+
+@pytest.mark.parametrize("program", [under_a_mode, on_wrapper_subclasses])
+def test_inside_python_handlers(program):
+    """What a `__torch_dispatch__` calls is seen inside the call that it handles."""
+    program("cpu")
+    expected = profiled(program, "cpu")
+
+    with trace_ops(engine="dispatcher") as trace:
+        program("cpu")
+
+    assert recorded(trace) == expected
+
+
+def test_the_limit_of_handlers():
+    """What a handler calls past the function it was given is the one thing not seen."""
+    on_jagged_tensors("cpu")
+    expected = Counter(profiled(on_jagged_tensors, "cpu"))
+
+    with trace_ops(engine="dispatcher") as trace:
+        on_jagged_tensors("cpu")
+
+    unseen = Counter({("aten::detach", "aten::_nested_get_values"): 1})
+    assert expected - Counter(recorded(trace)) == unseen
 
 
 def test_a_dispatch_mode_changes_what_runs():

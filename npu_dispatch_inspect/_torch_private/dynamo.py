@@ -6,10 +6,15 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Any
 
-__all__ = ["once_imported", "replace_frame_functions"]
+__all__ = ["is_compiling", "once_imported", "replace_frame_functions"]
 
+_PACKAGE = "torch._dynamo"
 _MODULE = "torch._dynamo.eval_frame"
 
 
@@ -28,8 +33,9 @@ def replace_frame_functions(
 
     Returns the function that restores them.
     """
-    module = sys.modules[_MODULE]
-    namespace = vars(module)
+    # Dynamo keeps the set of tensor methods it first sees; let it be torch's own.
+    sys.modules["torch._dynamo.trace_rules"].get_tensor_method()
+    namespace = vars(sys.modules[_MODULE])
     replaced = make(namespace.__getitem__)
     if namespace.get("_maybe_set_eval_frame") is namespace["set_eval_frame"]:
         replaced["_maybe_set_eval_frame"] = replaced["set_eval_frame"]
@@ -38,16 +44,25 @@ def replace_frame_functions(
     return lambda: namespace.update(before)
 
 
-def once_imported(action: Callable[[], None]) -> Callable[[], None]:
-    """Run ``action`` now or when Dynamo's module is imported.
+def is_compiling() -> bool:
+    """True while Dynamo compiles a frame of this thread; 2.1 to 2.14."""
+    guards: Any = sys.modules["torch._guards"]
+    return guards.CompileContext.try_get() is not None
 
-    `torch.compile` imports it at its first use, which takes seconds; so nobody
-    else should. Returns the function that calls it off. Seen in 2.1 to 2.14.
+
+def once_imported(
+    action: Callable[[], None], around: Callable[[], AbstractContextManager[Any]]
+) -> Callable[[], None]:
+    """Run ``action`` now or when Dynamo is imported; the import itself in ``around()``.
+
+    `torch.compile` and custom operators import it at their first use, which takes
+    seconds; so nobody else should. Returns the function that calls it off. Seen in
+    2.1 to 2.14.
     """
-    if hasattr(sys.modules.get(_MODULE), "set_eval_frame"):
+    if _MODULE in sys.modules:
         action()
         return lambda: None
-    finder = _Finder(action)
+    finder = _Finder(action, around)
     sys.meta_path.insert(0, finder)
 
     def call_off() -> None:
@@ -57,23 +72,46 @@ def once_imported(action: Callable[[], None]) -> Callable[[], None]:
     return call_off
 
 
-class _Finder:
-    """Finds nothing itself; follows up the import of one module."""
+class _Finder(MetaPathFinder):
+    """Finds nothing itself; follows the import of one package."""
 
-    def __init__(self, action: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        action: Callable[[], None],
+        around: Callable[[], AbstractContextManager[Any]],
+    ) -> None:
         self._action = action
+        self._around = around
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name != _MODULE:
+    def find_spec(
+        self, fullname: str, path: Any = None, target: Any = None
+    ) -> ModuleSpec | None:
+        if fullname != _PACKAGE:
             return None
         sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
+        spec = importlib.util.find_spec(fullname)
         if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
-
-            def execute_and_act(module: Any) -> None:
-                execute(module)
-                self._action()
-
-            spec.loader.exec_module = execute_and_act  # type: ignore[method-assign]
+            spec.loader = _Loader(spec.loader, self._action, self._around)
         return spec
+
+
+class _Loader(Loader):
+    """Loads as another loader does."""
+
+    def __init__(
+        self,
+        loader: Loader,
+        action: Callable[[], None],
+        around: Callable[[], AbstractContextManager[Any]],
+    ) -> None:
+        self._loader = loader
+        self._action = action
+        self._around = around
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        with self._around():
+            self._loader.exec_module(module)
+        self._action()

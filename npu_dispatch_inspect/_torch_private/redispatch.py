@@ -22,12 +22,14 @@ __all__ = [
     "argument_kinds",
     "call_keys",
     "exclude_generic_key",
+    "exclude_key_no_longer",
     "find_overload",
     "has_answer",
     "higher_order_keys",
     "included_generic_key",
     "include_generic_key",
     "inherited",
+    "is_generic_key_excluded",
     "keys_below",
     "keys_without_modes",
     "leave",
@@ -38,9 +40,9 @@ __all__ = [
     "redispatcher",
     "register_higher_order",
     "register_kernels",
+    "replace_overload_call",
     "replace_subclass_makers",
     "sees_generic_key",
-    "subclass_makers",
 ]
 
 GENERIC_KEY = "TESTING_ONLY_GenericMode"
@@ -190,8 +192,9 @@ def included_generic_key() -> bool:
 
 def sees_generic_key() -> bool:
     """True where the next call of this thread would reach our kernel; 2.1 to 2.14."""
-    return included_generic_key() and not torch._C._dispatch_tls_is_dispatch_key_excluded(
-        _key()
+    return (
+        included_generic_key()
+        and not torch._C._dispatch_tls_is_dispatch_key_excluded(_key())
     )
 
 
@@ -199,6 +202,33 @@ def exclude_generic_key() -> AbstractContextManager[Any]:
     """A block whose calls do not reach our kernels; 2.1 to 2.14."""
     guard: AbstractContextManager[Any] = torch._C._ExcludeDispatchKeyGuard(_key_set())
     return guard
+
+
+def is_generic_key_excluded() -> bool:
+    """True where this thread excludes the key; 2.1 to 2.14."""
+    return bool(torch._C._dispatch_tls_is_dispatch_key_excluded(_key()))
+
+
+def exclude_key_no_longer(on: bool) -> None:  # noqa: FBT001 - sets a switch
+    """Take the key off what this thread excludes (or put it back); 2.1 to 2.14."""
+    torch._C._dispatch_tls_set_dispatch_key_excluded(_key(), not on)
+
+
+def replace_overload_call(
+    make: Callable[[Callable[..., Any]], Callable[..., Any]],
+) -> Callable[[], None]:
+    """Change how Python calls an `OpOverload`; return what restores it.
+
+    It is what a `__torch_dispatch__` is given to go on with. `__call__` of the class
+    seen in 2.1 to 2.14.
+    """
+    own = torch._ops.OpOverload.__call__
+    torch._ops.OpOverload.__call__ = make(own)  # type: ignore[method-assign]
+
+    def restore() -> None:
+        torch._ops.OpOverload.__call__ = own  # type: ignore[method-assign]
+
+    return restore
 
 
 def leave(name: str, value: object) -> None:
@@ -259,7 +289,7 @@ def note_wrapped_numbers(notes: Callable[[], Any]) -> Callable[[], None]:
 
         def __get__(self, tensor: Any, owner: type) -> Any:
             if tensor is None:
-                raise AttributeError
+                return None  # somebody goes through all attributes of the class
             if level() is not None and is_transformed(tensor):
                 # It has no memory to read a number from, torch would fail. It
                 # goes to the kernel as the tensor it is.
@@ -301,34 +331,49 @@ def plain_tensor_class(cls: type) -> bool:
     return handler is torch._C._disabled_torch_dispatch_impl
 
 
-def subclass_makers() -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """`_make_subclass` and `as_subclass` as torch has them; 2.1 to 2.14."""
-    return torch.Tensor._make_subclass, torch.Tensor.as_subclass
+class _Maker:
+    """Gives out another function than torch's own while ``wanted()``.
+
+    Whoever compares with or keeps torch's function (Dynamo does) and is not
+    himself traced gets that one.
+    """
+
+    def __init__(
+        self, own: Any, wanted: Callable[[], bool], make: Callable[[Any], Any]
+    ) -> None:
+        self._own = own
+        self._wanted = wanted
+        self._make = make
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        bind = getattr(self._own, "__get__", None)
+        own = self._own if bind is None else bind(instance, owner)
+        return self._make(own) if self._wanted() else own
 
 
 def replace_subclass_makers(
-    *, make_subclass: Any, as_subclass: Any, constructor: Any
+    wanted: Callable[[], bool], **makers: Callable[[Any], Any]
 ) -> Callable[[], None]:
-    """Put other functions in their place; return what restores torch's own.
+    """Change how C++ makes tensor subclasses on threads where ``wanted()``.
+
+    Args:
+        wanted: asked at each use.
+        makers: by name (`_make_subclass`, `as_subclass`, `__new__`), what makes
+            the function to use of torch's own, bound where that is bound.
 
     All three are inherited from `torch._C.TensorBase`, so that taking away an
-    attribute of `torch.Tensor` restores them. Seen in 2.1 to 2.14.
+    attribute of `torch.Tensor` restores them. Seen in 2.1 to 2.14. Returns the
+    function that restores them.
     """
-    replaced = {
-        "_make_subclass": make_subclass,
-        "as_subclass": as_subclass,
-        "__new__": constructor,
-    }
-    before = {name: vars(torch.Tensor).get(name) for name in replaced}
-    for name, function in replaced.items():
-        setattr(torch.Tensor, name, function)
+    for name, make in makers.items():
+        own = torch._C.TensorBase.__dict__.get(name) or getattr(
+            torch._C.TensorBase, name
+        )
+        setattr(torch.Tensor, name, _Maker(own, wanted, make))
 
     def restore() -> None:
-        for name, function in before.items():
-            if function is None:
-                delattr(torch.Tensor, name)
-            else:
-                setattr(torch.Tensor, name, function)
+        for name in makers:
+            delattr(torch.Tensor, name)
 
     return restore
 

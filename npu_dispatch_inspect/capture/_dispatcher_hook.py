@@ -16,7 +16,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from npu_dispatch_inspect._torch_private import dispatcher, modes, redispatch
-from npu_dispatch_inspect.capture import _hook_dynamo, _hook_subclasses
+from npu_dispatch_inspect.capture import (
+    _hook_dynamo,
+    _hook_handlers,
+    _hook_subclasses,
+)
 from npu_dispatch_inspect.capture._hook_numbers import restorer
 from npu_dispatch_inspect.capture._hook_threads import (
     CallRecorder,
@@ -109,6 +113,7 @@ class _Kernels:
                     self._undo.append(redispatch.register_higher_order(_higher_order))
                     self._undo.append(redispatch.note_wrapped_numbers(numbers_here))
                     self._undo.append(_hook_subclasses.install())
+                    self._undo.append(_hook_handlers.install())
                     self._undo.append(_hook_dynamo.install())
                 # Libraries may have brought operators since the last entry.
                 self._undo.append(redispatch.register_kernels(list(self._new())))
@@ -233,5 +238,3 @@ def _higher_order(op: Any) -> Callable[..., Any]:
 
     modes.hide_from_dynamo(kernel)
     return kernel
-
-

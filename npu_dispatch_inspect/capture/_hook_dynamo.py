@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from npu_dispatch_inspect._torch_private import dynamo, modes, redispatch
-from npu_dispatch_inspect.capture._hook_threads import seen_here
+from npu_dispatch_inspect.capture._hook_threads import hidden, seen_here
 
 __all__ = ["install"]
 
@@ -38,9 +38,10 @@ def install() -> Callable[[], None]:
     undo: list[Callable[[], None]] = []
 
     def replace() -> None:
-        undo.append(dynamo.replace_frame_functions(_replacements))
+        with hidden():
+            undo.append(dynamo.replace_frame_functions(_replacements))
 
-    call_off = dynamo.once_imported(replace)
+    call_off = dynamo.once_imported(replace, hidden)
 
     def remove() -> None:
         call_off()
@@ -65,7 +66,9 @@ def _replacements(
             entries.leaving = False
             switch(False)  # noqa: FBT003 - a switch
         prior = set_eval_frame(callback)
-        if watched and callback is None and (prior is not None or entries.leaving):
+        # A graph, or other code that is to run as it is. While Dynamo compiles it
+        # calls functions of its own in the same way.
+        if watched and callback is None and not dynamo.is_compiling():
             entries.leaving = False
             switch(seen_here().calls is not None)
         return prior

@@ -11,65 +11,76 @@ known, and nothing more runs inside it.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from npu_dispatch_inspect._torch_private import redispatch
-from npu_dispatch_inspect.capture._hook_threads import Calls, calls_here, told
+from npu_dispatch_inspect.capture._hook_threads import calls_here, hidden, told
 
 __all__ = ["install"]
 
 
 def install() -> Callable[[], None]:
     """Watch the three places; return what restores them."""
-    torch.overrides.get_ignored_functions()  # is cached, and names two of them
-    make_subclass, as_subclass = redispatch.subclass_makers()
-    constructor = torch.Tensor.__new__
-    detach = redispatch.find_overload("aten::detach")
-    alias = redispatch.find_overload("aten::alias")
+    torch.overrides.get_overridable_functions()  # caches what it finds in the class
+    return redispatch.replace_subclass_makers(
+        _wanted, _make_subclass=_made, as_subclass=_viewed, __new__=_constructed
+    )
 
+
+def _wanted() -> bool:
+    return redispatch.sees_generic_key() and calls_here() is not None
+
+
+def _made(make_subclass: Callable[..., Any]) -> Callable[..., Any]:
     def made(*args: Any, **kwargs: Any) -> Any:
-        calls = _listening()
         data = kwargs.get("data") if len(args) < 2 else args[1]  # noqa: PLR2004
-        if calls is None or not isinstance(data, torch.Tensor):
-            return make_subclass(*args, **kwargs)
-        return _told(calls, detach, data, lambda: make_subclass(*args, **kwargs))
+        run = functools.partial(make_subclass, *args, **kwargs)
+        if not isinstance(data, torch.Tensor):
+            return run()
+        return _told("aten::detach", data, run)
 
-    def viewed(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        calls = _listening()
-        if calls is None:
-            return as_subclass(self, *args, **kwargs)
-        return _told(calls, alias, self, lambda: as_subclass(self, *args, **kwargs))
+    return made
 
+
+def _viewed(as_subclass: Any) -> Callable[..., Any]:
+    def viewed(*args: Any, **kwargs: Any) -> Any:
+        # Bound where it was taken from a tensor, not where from the class.
+        bound = getattr(as_subclass, "__self__", None)
+        tensor = args[0] if bound is None else bound
+        return _told(
+            "aten::alias", tensor, functools.partial(as_subclass, *args, **kwargs)
+        )
+
+    return viewed
+
+
+def _constructed(constructor: Callable[..., Any]) -> Callable[..., Any]:
     def constructed(cls: type[torch.Tensor], *args: Any, **kwargs: Any) -> Any:
-        if cls is torch.Tensor or _listening() is None:
+        if cls is torch.Tensor:
             return constructor(cls, *args, **kwargs)
         if not redispatch.plain_tensor_class(cls):
-            with redispatch.exclude_generic_key():
+            with hidden():
                 return constructor(cls, *args, **kwargs)
         tensor = constructor(torch.Tensor, *args, **kwargs)
         tensor.__class__ = cls
         return tensor
 
-    return redispatch.replace_subclass_makers(
-        make_subclass=staticmethod(made),
-        as_subclass=viewed,
-        constructor=staticmethod(constructed),
-    )
+    return constructed
 
 
-def _listening() -> Calls | None:
-    return calls_here() if redispatch.sees_generic_key() else None
+def _told(name: str, tensor: torch.Tensor, make: Callable[[], Any]) -> Any:
+    calls = calls_here()
+    op = redispatch.find_overload(name)
+    if calls is None or not isinstance(tensor, torch.Tensor):
+        return make()
 
-
-def _told(
-    calls: Calls, op: Any, tensor: torch.Tensor, make: Callable[[], Any]
-) -> Any:
-    def hidden() -> Any:
-        with redispatch.exclude_generic_key():
+    def make_hidden() -> Any:
+        with hidden():
             return make()
 
     raw = redispatch.keys_without_modes(tensor)
-    return told(hidden, calls, op, (tensor,), {}, raw)
+    return told(make_hidden, calls, op, (tensor,), {}, raw)

@@ -12,15 +12,26 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 import torch
 
 from npu_dispatch_inspect._torch_private import modes, redispatch
 
-__all__ = ["CallRecorder", "Calls", "Seen", "calls_here", "numbers_here", "seen_here", "switch_on", "thread",
-    "told"]
+__all__ = [
+    "CallRecorder",
+    "Calls",
+    "Seen",
+    "calls_here",
+    "hidden",
+    "numbers_here",
+    "seen_here",
+    "switch_on",
+    "thread",
+    "told",
+]
 
 _LEFT_AS = "npu_dispatch_inspect.dispatcher_hook"
 
@@ -56,13 +67,15 @@ class Calls(NamedTuple):
 class Seen:
     """The recorders that see one thread's calls."""
 
-    __slots__ = ("_recorders", "calls", "numbers")
+    __slots__ = ("_recorders", "calls", "hiding", "numbers")
 
     def __init__(self) -> None:
         """Begin with no recorder."""
         self._recorders: list[CallRecorder] = []
         self.calls: Calls | None = None
         """None where nobody looks."""
+        self.hiding = 0
+        """Above 0 in `hidden` blocks."""
         self.numbers: deque[torch.Tensor] = deque(maxlen=64)
         """Tensors that became Python numbers since the last call was looked at.
         Bounded, as a thread that nobody looks at never empties it."""
@@ -113,6 +126,18 @@ def switch_on(seen: Seen, *, on: bool) -> None:
 def numbers_here() -> deque[torch.Tensor]:
     """The calling thread's notes of tensors that became numbers."""
     return thread.seen.numbers
+
+
+@contextmanager
+def hidden() -> Iterator[None]:
+    """A block of this thread whose calls reach no kernel, handlers included."""
+    seen = thread.seen
+    seen.hiding += 1
+    try:
+        with redispatch.exclude_generic_key():
+            yield
+    finally:
+        seen.hiding -= 1
 
 
 def calls_here() -> Calls | None:
