@@ -125,7 +125,7 @@ def test_error_in_a_compiled_function():
 
     failing, _ = compiled(function)
     with trace_ops(engine="dispatcher") as trace:
-        with pytest.raises(ValueError):  # noqa: PT011
+        with pytest.raises(ValueError):  # noqa: PT011 - compared below
             failing(torch.ones(1))
         torch.ones(1).tan()
     assert trace.names[-1] == "aten::tan"
@@ -135,9 +135,9 @@ def test_forced_to_run_eagerly():
     """With the stance "force_eager" nothing is compiled and everything is seen."""
     function, compilations = compiled(wave)
     x = torch.randn(3)
-    with torch.compiler.set_stance("force_eager"):
-        with trace_ops(engine="dispatcher") as trace:
-            function(x)
+    stance = torch.compiler.set_stance("force_eager")
+    with stance, trace_ops(engine="dispatcher") as trace:
+        function(x)
     assert compilations == []
     assert trace.names[:3] == ("aten::sin", "aten::add", "aten::cos")
 

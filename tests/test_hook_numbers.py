@@ -61,7 +61,7 @@ def test_promotion_is_that_of_the_number(name):
         torch.inference_mode,
         lambda: torch.autocast("cpu"),
         torch.autograd.graph.save_on_cpu,
-        lambda: torch.autograd.set_detect_anomaly(True),  # noqa: FBT003
+        lambda: torch.autograd.set_detect_anomaly(True),
         FakeTensorMode,
     ],
     ids=["no_grad", "inference", "autocast", "hooks", "anomaly", "fake"],

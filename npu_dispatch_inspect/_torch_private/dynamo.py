@@ -84,7 +84,10 @@ class _Finder(MetaPathFinder):
         self._around = around
 
     def find_spec(
-        self, fullname: str, path: Any = None, target: Any = None
+        self,
+        fullname: str,
+        path: Any = None,  # noqa: ARG002 - the protocol
+        target: Any = None,  # noqa: ARG002 - the protocol
     ) -> ModuleSpec | None:
         if fullname != _PACKAGE:
             return None

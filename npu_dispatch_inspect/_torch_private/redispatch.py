@@ -18,16 +18,14 @@ from torch.library import fallthrough_kernel
 
 __all__ = [
     "GENERIC_KEY",
-    "answer_for_number",
     "argument_kinds",
     "call_keys",
     "exclude_generic_key",
     "exclude_key_no_longer",
     "find_overload",
-    "has_answer",
     "higher_order_keys",
-    "included_generic_key",
     "include_generic_key",
+    "included_generic_key",
     "inherited",
     "is_generic_key_excluded",
     "keys_below",
@@ -35,13 +33,9 @@ __all__ = [
     "leave",
     "live_keys",
     "missing_features",
-    "note_wrapped_numbers",
-    "plain_tensor_class",
     "redispatcher",
     "register_higher_order",
     "register_kernels",
-    "replace_overload_call",
-    "replace_subclass_makers",
     "sees_generic_key",
 ]
 
@@ -150,7 +144,7 @@ def _fallthrough_for_the_rest() -> Any:
     # Stays for good: an operator without a kernel of ours would refuse to run on
     # a thread that includes the key, and a thread may be left behind including it.
     library = torch._C._dispatch_library("IMPL", "_", "", __file__, 0)
-    library.fallback(GENERIC_KEY, fallthrough_kernel, True)
+    library.fallback(GENERIC_KEY, fallthrough_kernel, True)  # noqa: FBT003
     return library
 
 
@@ -171,7 +165,7 @@ def register_kernels(
         if library is None:
             library = torch._C._dispatch_library("IMPL", namespace, "", __file__, 0)
             libraries[namespace] = library
-        library.impl(name, GENERIC_KEY, kernel, True)  # type: ignore[call-arg]
+        library.impl(name, GENERIC_KEY, kernel, True)  # type: ignore[call-arg]  # noqa: FBT003
 
     def remove() -> None:
         for each in libraries.values():
@@ -214,23 +208,6 @@ def exclude_key_no_longer(on: bool) -> None:  # noqa: FBT001 - sets a switch
     torch._C._dispatch_tls_set_dispatch_key_excluded(_key(), not on)
 
 
-def replace_overload_call(
-    make: Callable[[Callable[..., Any]], Callable[..., Any]],
-) -> Callable[[], None]:
-    """Change how Python calls an `OpOverload`; return what restores it.
-
-    It is what a `__torch_dispatch__` is given to go on with. `__call__` of the class
-    seen in 2.1 to 2.14.
-    """
-    own = torch._ops.OpOverload.__call__
-    torch._ops.OpOverload.__call__ = make(own)  # type: ignore[method-assign]
-
-    def restore() -> None:
-        torch._ops.OpOverload.__call__ = own  # type: ignore[method-assign]
-
-    return restore
-
-
 def leave(name: str, value: object) -> None:
     """Keep an object with this thread, and with the autograd threads it sets to work.
 
@@ -267,115 +244,6 @@ def keys_without_modes(tensor: torch.Tensor) -> int:
         if not own.has(key):
             keyset = keyset.remove(key)
     return int(keyset.raw_repr())
-
-
-def note_wrapped_numbers(notes: Callable[[], Any]) -> Callable[[], None]:
-    """Note the tensors that become Python numbers; return what ends it.
-
-    Before torch turns a wrapped number (the 0-dim tensor that stands for the 1 of
-    ``x + 1``) into a Python number, it asks the tensor for `_wrapped_number`, the
-    place of a symbolic value. That is the one moment at which Python can get hold
-    of the tensor itself.
-
-    ``notes()`` is this thread's list; a tensor is appended each time it is asked,
-    in the order of the arguments: once, or twice where it has an answer.
-    `_wrapped_number` seen in 2.1 to 2.14.
-    """
-    level = torch._C._functorch.maybe_current_level
-    is_transformed = torch._C._functorch.is_functorch_wrapped_tensor
-
-    class WrappedNumber:
-        """A data descriptor: it is asked first, whatever the tensor keeps itself."""
-
-        def __get__(self, tensor: Any, owner: type) -> Any:
-            if tensor is None:
-                return None  # somebody goes through all attributes of the class
-            if level() is not None and is_transformed(tensor):
-                # It has no memory to read a number from, torch would fail. It
-                # goes to the kernel as the tensor it is.
-                return tensor
-            notes().append(tensor)
-            known = tensor.__dict__
-            if "_wrapped_number" in known:
-                return known["_wrapped_number"]
-            raise AttributeError
-
-        def __set__(self, tensor: Any, symbol: Any) -> None:
-            tensor.__dict__["_wrapped_number"] = symbol
-
-    torch.Tensor._wrapped_number = WrappedNumber()  # type: ignore[attr-defined]
-
-    def end() -> None:
-        del torch.Tensor._wrapped_number  # type: ignore[attr-defined]
-
-    return end
-
-
-def has_answer(tensor: torch.Tensor) -> bool:
-    """True where torch is given a value when it asks the tensor; see above."""
-    return "_wrapped_number" in tensor.__dict__
-
-
-def answer_for_number(tensor: torch.Tensor, number: Any) -> None:
-    """Let torch take ``number`` the next time it asks the tensor for its value.
-
-    A look into the tensor's dictionary is cheaper than the exception that says
-    there is none. Seen in 2.1 to 2.14.
-    """
-    tensor.__dict__["_wrapped_number"] = number
-
-
-def plain_tensor_class(cls: type) -> bool:
-    """True for a tensor subclass that does not handle its own operators; 2.1 to 2.14."""
-    handler = getattr(cls, "__torch_dispatch__", None)
-    return handler is torch._C._disabled_torch_dispatch_impl
-
-
-class _Maker:
-    """Gives out another function than torch's own while ``wanted()``.
-
-    Whoever compares with or keeps torch's function (Dynamo does) and is not
-    himself traced gets that one.
-    """
-
-    def __init__(
-        self, own: Any, wanted: Callable[[], bool], make: Callable[[Any], Any]
-    ) -> None:
-        self._own = own
-        self._wanted = wanted
-        self._make = make
-
-    def __get__(self, instance: Any, owner: type) -> Any:
-        bind = getattr(self._own, "__get__", None)
-        own = self._own if bind is None else bind(instance, owner)
-        return self._make(own) if self._wanted() else own
-
-
-def replace_subclass_makers(
-    wanted: Callable[[], bool], **makers: Callable[[Any], Any]
-) -> Callable[[], None]:
-    """Change how C++ makes tensor subclasses on threads where ``wanted()``.
-
-    Args:
-        wanted: asked at each use.
-        makers: by name (`_make_subclass`, `as_subclass`, `__new__`), what makes
-            the function to use of torch's own, bound where that is bound.
-
-    All three are inherited from `torch._C.TensorBase`, so that taking away an
-    attribute of `torch.Tensor` restores them. Seen in 2.1 to 2.14. Returns the
-    function that restores them.
-    """
-    for name, make in makers.items():
-        own = torch._C.TensorBase.__dict__.get(name) or getattr(
-            torch._C.TensorBase, name
-        )
-        setattr(torch.Tensor, name, _Maker(own, wanted, make))
-
-    def restore() -> None:
-        for name in makers:
-            delattr(torch.Tensor, name)
-
-    return restore
 
 
 def higher_order_keys(

@@ -15,7 +15,12 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from npu_dispatch_inspect._torch_private import dispatcher, modes, redispatch
+from npu_dispatch_inspect._torch_private import (
+    dispatcher,
+    modes,
+    redispatch,
+    tensor_class,
+)
 from npu_dispatch_inspect.capture import (
     _hook_dynamo,
     _hook_handlers,
@@ -111,7 +116,7 @@ class _Kernels:
             try:
                 if not self._users:
                     self._undo.append(redispatch.register_higher_order(_higher_order))
-                    self._undo.append(redispatch.note_wrapped_numbers(numbers_here))
+                    self._undo.append(tensor_class.note_wrapped_numbers(numbers_here))
                     self._undo.append(_hook_subclasses.install())
                     self._undo.append(_hook_handlers.install())
                     self._undo.append(_hook_dynamo.install())

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from npu_dispatch_inspect._torch_private import modes, redispatch
+from npu_dispatch_inspect._torch_private import modes, redispatch, tensor_class
 from npu_dispatch_inspect.capture._hook_threads import calls_here, seen_here
 
 __all__ = ["install"]
@@ -23,7 +23,7 @@ _TRACING = ("torch._subclasses.", "torch.fx.", "torch._functorch.", "torch._dyna
 
 def install() -> Callable[[], None]:
     """Follow handlers; return what leaves them alone again."""
-    return redispatch.replace_overload_call(_followed)
+    return tensor_class.replace_overload_call(_followed)
 
 
 def _followed(call: Callable[..., Any]) -> Callable[..., Any]:

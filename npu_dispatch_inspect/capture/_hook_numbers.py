@@ -16,9 +16,9 @@ from typing import Any
 
 import torch
 
-from npu_dispatch_inspect._torch_private.redispatch import (
+from npu_dispatch_inspect._torch_private.redispatch import argument_kinds
+from npu_dispatch_inspect._torch_private.tensor_class import (
     answer_for_number,
-    argument_kinds,
     has_answer,
 )
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from npu_dispatch_inspect._torch_private import redispatch
+from npu_dispatch_inspect._torch_private import redispatch, tensor_class
 from npu_dispatch_inspect.capture._hook_threads import calls_here, hidden, told
 
 __all__ = ["install"]
@@ -26,7 +26,7 @@ __all__ = ["install"]
 def install() -> Callable[[], None]:
     """Watch the three places; return what restores them."""
     torch.overrides.get_overridable_functions()  # caches what it finds in the class
-    return redispatch.replace_subclass_makers(
+    return tensor_class.replace_subclass_makers(
         _wanted, _make_subclass=_made, as_subclass=_viewed, __new__=_constructed
     )
 
@@ -37,7 +37,7 @@ def _wanted() -> bool:
 
 def _made(make_subclass: Callable[..., Any]) -> Callable[..., Any]:
     def made(*args: Any, **kwargs: Any) -> Any:
-        data = kwargs.get("data") if len(args) < 2 else args[1]  # noqa: PLR2004
+        data = kwargs.get("data") if len(args) < 2 else args[1]  # noqa: PLR2004 - cls, data
         run = functools.partial(make_subclass, *args, **kwargs)
         if not isinstance(data, torch.Tensor):
             return run()
@@ -62,7 +62,7 @@ def _constructed(constructor: Callable[..., Any]) -> Callable[..., Any]:
     def constructed(cls: type[torch.Tensor], *args: Any, **kwargs: Any) -> Any:
         if cls is torch.Tensor:
             return constructor(cls, *args, **kwargs)
-        if not redispatch.plain_tensor_class(cls):
+        if not tensor_class.plain_tensor_class(cls):
             with hidden():
                 return constructor(cls, *args, **kwargs)
         tensor = constructor(torch.Tensor, *args, **kwargs)
