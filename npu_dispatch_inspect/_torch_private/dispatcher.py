@@ -73,17 +73,21 @@ def all_schemas() -> Iterator[tuple[str, object]]:
 
 @functools.cache
 def dispatch_key_names() -> tuple[str, ...]:
-    """Name every dispatch key: the exported ones, and those only the tables show.
+    """Name every dispatch key: the exported ones, and those only a key set shows.
 
-    Seen in torch 2.1 to 2.14; `DispatchKey.__members__` lacks a few (``Tracer``).
+    Seen in torch 2.1 to 2.14; `DispatchKey.__members__` lacks a few (``Tracer``),
+    which are found by asking for the key of every single bit.
     """
     names = dict.fromkeys(
         name
         for name in torch._C.DispatchKey.__members__
         if not name.startswith(("StartOf", "EndOf"))
     )
-    for line in computed_dump("aten::linear").splitlines():
-        names.setdefault(line.partition(": ")[0])
+    for bit in range(64):
+        keys = torch._C.DispatchKeySet.from_raw_repr(1 << bit)
+        name = str(torch._C._dispatch_key_name(keys.highestPriorityTypeId()))
+        if not name.endswith(("Undefined", "Unknown")):
+            names.setdefault(name)
     return tuple(names)
 
 

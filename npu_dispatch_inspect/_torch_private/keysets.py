@@ -127,7 +127,8 @@ def matching_overload(
 
     Seen in torch 2.2 to 2.14 (`_jit_resolve_packet`).
     """
-    return str(torch._C._jit_resolve_packet(operator, *args, **kwargs))
+    with quiet_block():  # a number is made a tensor on the way, by operators
+        return str(torch._C._jit_resolve_packet(operator, *args, **kwargs))
 
 
 def call_at_key(

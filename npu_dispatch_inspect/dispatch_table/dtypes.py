@@ -158,11 +158,11 @@ def _undisturbed(tensors: list[torch.Tensor]) -> Iterator[None]:
     """A block that changes no random state, records no gradient, shows to no tracer."""
     devices = {each.device for each in tensors if each.device.type not in ("cpu", "meta")}
     with contextlib.ExitStack() as stack:
+        stack.enter_context(keysets.quiet_block())
+        stack.enter_context(torch.no_grad())
         stack.enter_context(torch.random.fork_rng(devices=[]))
         for device in devices:
             stack.enter_context(
                 torch.random.fork_rng(devices=[device.index or 0], device_type=device.type)
             )
-        stack.enter_context(keysets.quiet_block())
-        stack.enter_context(torch.no_grad())
         yield

@@ -117,7 +117,8 @@ def without_own_rows(text: str, folder: str) -> str:
     dropped = False
     for line in text.splitlines(keepends=True):
         label, _, rest = line.partition(": ")
-        if label.startswith(OWN_KEY) and rest.startswith(f"registered at {folder}"):
+        site = rest.removeprefix("fallthrough ")
+        if label.startswith(OWN_KEY) and site.startswith(f"registered at {folder}"):
             dropped = True
         elif dropped and label == f"{OWN_KEY} (inactive)":
             kept.append(line.replace(" (inactive)", "", 1))
