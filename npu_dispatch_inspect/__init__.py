@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from npu_dispatch_inspect.capture.logs import LogCapture, capture_logs
     from npu_dispatch_inspect.capture.ops import OpTracer, region, trace_ops
     from npu_dispatch_inspect.dispatch_table.compare import compare_tables
     from npu_dispatch_inspect.dispatch_table.coverage import coverage
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
         summarize_logs,
     )
     from npu_dispatch_inspect.opsets import DETACH_OPS, VIEW_OPS
+    from npu_dispatch_inspect.patterns import Pattern, any_order, op, optional
     from npu_dispatch_inspect.records import (
         Argument,
         Constant,
@@ -92,6 +94,7 @@ _HOMES = {
     "KernelChoice": "records",
     "KernelRegistration": "records.registrations",
     "KernelState": "records.registrations",
+    "LogCapture": "capture.logs",
     "LogIndex": "npu_logs",
     "LogSummary": "traces.log_summary",
     "LogTrace": "traces.logs",
@@ -99,6 +102,7 @@ _HOMES = {
     "OpTrace": "traces.ops",
     "OpTracer": "capture.ops",
     "OperatorEntry": "records.registrations",
+    "Pattern": "patterns",
     "Phase": "records",
     "PredictedCall": "records.paths",
     "RecordError": "errors",
@@ -110,10 +114,12 @@ _HOMES = {
     "UnknownNameError": "errors",
     "UsageError": "errors",
     "VIEW_OPS": "opsets",
+    "any_order": "patterns",
     "calls_operator": "dispatch_table.explain",
     "compare_tables": "dispatch_table.compare",
     "coverage": "dispatch_table.coverage",
     "explain": "dispatch_table.explain",
+    "capture_logs": "capture.logs",
     "index_logs": "npu_logs",
     "join_records": "npu_logs",
     "load": "serialization",
@@ -121,6 +127,8 @@ _HOMES = {
     "map_logs": "npu_logs",
     "parse_arguments": "npu_logs",
     "parse_logs": "npu_logs",
+    "op": "patterns",
+    "optional": "patterns",
     "probe_dtypes": "dispatch_table.dtypes",
     "read_dispatch_table": "dispatch_table.reader",
     "read_environment": "environment",
@@ -153,6 +161,7 @@ __all__ = [
     "KernelChoice",
     "KernelRegistration",
     "KernelState",
+    "LogCapture",
     "LogIndex",
     "LogSummary",
     "LogTrace",
@@ -160,6 +169,7 @@ __all__ = [
     "OpTrace",
     "OpTracer",
     "OperatorEntry",
+    "Pattern",
     "Phase",
     "PredictedCall",
     "RecordError",
@@ -170,10 +180,12 @@ __all__ = [
     "TensorSpec",
     "UnknownNameError",
     "UsageError",
+    "any_order",
     "calls_operator",
     "compare_tables",
     "coverage",
     "explain",
+    "capture_logs",
     "index_logs",
     "join_records",
     "load",
@@ -181,6 +193,8 @@ __all__ = [
     "map_logs",
     "parse_arguments",
     "parse_logs",
+    "op",
+    "optional",
     "probe_dtypes",
     "read_dispatch_table",
     "read_environment",
