@@ -19,7 +19,16 @@ from npu_dispatch_inspect.records import (
 if TYPE_CHECKING:
     from npu_dispatch_inspect.traces.ops import OpTrace
 
-__all__ = ["environment_line", "op_table", "op_text", "table", "value_text"]
+__all__ = [
+    "environment_line",
+    "inputs_text",
+    "line_text",
+    "module_text",
+    "op_table",
+    "op_text",
+    "table",
+    "value_text",
+]
 
 HEAD_ROWS = 150
 TAIL_ROWS = 30
@@ -62,10 +71,11 @@ def value_text(value: Value) -> str:
 
 def op_text(record: OpRecord) -> str:
     """The call on one line: ``aten::add.Tensor(f32[2], 1) -> f32[2]``."""
-    return f"{record.qualified_name}({_inputs(record)}){_result(record)}"
+    return f"{record.qualified_name}({inputs_text(record)}){_result(record)}"
 
 
-def _inputs(record: OpRecord) -> str:
+def inputs_text(record: OpRecord) -> str:
+    """The arguments; those that were left out are not shown."""
     # Positional arguments come first in every schema; a name is only needed from
     # the first argument that was left out.
     shown = []
@@ -124,13 +134,14 @@ def _row(record: OpRecord) -> tuple[str, ...]:
         str(record.index),
         record.phase.short,
         "  " * record.depth + record.qualified_name,
-        f"{_inputs(record)}{_result(record)}",
-        _module(record),
-        _line(record),
+        f"{inputs_text(record)}{_result(record)}",
+        module_text(record),
+        line_text(record),
     )
 
 
-def _module(record: OpRecord) -> str:
+def module_text(record: OpRecord) -> str:
+    """``fc (Linear)``; empty outside any module."""
     if record.module is None:
         return ""
     name = record.module or record.root or ""
@@ -139,7 +150,8 @@ def _module(record: OpRecord) -> str:
     return f"{name} ({record.module_type})"
 
 
-def _line(record: OpRecord) -> str:
+def line_text(record: OpRecord) -> str:
+    """``net.py:12``; empty where it is not known."""
     if record.source is None:
         return ""
     # The path's last part only: where the program lies differs by machine.
