@@ -9,12 +9,11 @@ from typing import Any
 import torch
 
 __all__ = [
-    "answer_for_number",
-    "has_answer",
     "note_wrapped_numbers",
     "plain_tensor_class",
     "replace_overload_call",
     "replace_subclass_makers",
+    "take_number",
 ]
 
 
@@ -35,7 +34,7 @@ def replace_overload_call(
     return restore
 
 
-def note_wrapped_numbers(notes: Callable[[], Any]) -> Callable[[], None]:
+def note_wrapped_numbers(here: Any) -> Callable[[], None]:
     """Note the tensors that become Python numbers; return what ends it.
 
     Before torch turns a wrapped number (the 0-dim tensor that stands for the 1 of
@@ -43,8 +42,8 @@ def note_wrapped_numbers(notes: Callable[[], Any]) -> Callable[[], None]:
     place of a symbolic value. That is the one moment at which Python can get hold
     of the tensor itself.
 
-    ``notes()`` is this thread's list; a tensor is appended each time it is asked,
-    in the order of the arguments: once, or twice where it has an answer.
+    ``here.seen.numbers`` is this thread's list; a tensor is appended each time it
+    is asked, in the order of the arguments: once, or twice where it has an answer.
     `_wrapped_number` seen in 2.1 to 2.14.
     """
     level = torch._C._functorch.maybe_current_level
@@ -56,14 +55,15 @@ def note_wrapped_numbers(notes: Callable[[], Any]) -> Callable[[], None]:
         def __get__(self, tensor: Any, owner: type) -> Any:
             if tensor is None:
                 return None  # somebody goes through all attributes of the class
+            known = tensor.__dict__
+            if "_wrapped_number" in known:
+                here.seen.numbers.append(tensor)
+                return known["_wrapped_number"]
             if level() is not None and is_transformed(tensor):
                 # It has no memory to read a number from, torch would fail. It
                 # goes to the kernel as the tensor it is.
                 return tensor
-            notes().append(tensor)
-            known = tensor.__dict__
-            if "_wrapped_number" in known:
-                return known["_wrapped_number"]
+            here.seen.numbers.append(tensor)
             raise AttributeError
 
         def __set__(self, tensor: Any, symbol: Any) -> None:
@@ -77,18 +77,21 @@ def note_wrapped_numbers(notes: Callable[[], Any]) -> Callable[[], None]:
     return end
 
 
-def has_answer(tensor: torch.Tensor) -> bool:
-    """True where torch is given a value when it asks the tensor; see above."""
-    return "_wrapped_number" in tensor.__dict__
+def take_number(number: Any, notes: Any) -> Any:
+    """The tensor that became ``number``: the last of the notes.
 
-
-def answer_for_number(tensor: torch.Tensor, number: Any) -> None:
-    """Let torch take ``number`` the next time it asks the tensor for its value.
-
-    A look into the tensor's dictionary is cheaper than the exception that says
-    there is none. Seen in 2.1 to 2.14.
+    Torch is given ``number`` the next time it asks the tensor: a look into the
+    tensor's dictionary is cheaper than the exception that says there is none.
     """
-    tensor.__dict__["_wrapped_number"] = number
+    if not notes:
+        return number
+    tensor = notes.pop()
+    known = tensor.__dict__
+    if "_wrapped_number" not in known:
+        known["_wrapped_number"] = number
+    elif notes and notes[-1] is tensor:
+        notes.pop()  # torch asked whether there is an answer, then for it
+    return tensor
 
 
 def plain_tensor_class(cls: type) -> bool:

@@ -31,7 +31,6 @@ from npu_dispatch_inspect.capture._hook_threads import (
     CallRecorder,
     Seen,
     calls_here,
-    numbers_here,
     seen_here,
     switch_on,
     thread,
@@ -116,7 +115,7 @@ class _Kernels:
             try:
                 if not self._users:
                     self._undo.append(redispatch.register_higher_order(_higher_order))
-                    self._undo.append(tensor_class.note_wrapped_numbers(numbers_here))
+                    self._undo.append(tensor_class.note_wrapped_numbers(thread))
                     self._undo.append(_hook_subclasses.install())
                     self._undo.append(_hook_handlers.install())
                     self._undo.append(_hook_dynamo.install())

@@ -17,10 +17,7 @@ from typing import Any
 import torch
 
 from npu_dispatch_inspect._torch_private.redispatch import argument_kinds
-from npu_dispatch_inspect._torch_private.tensor_class import (
-    answer_for_number,
-    has_answer,
-)
+from npu_dispatch_inspect._torch_private.tensor_class import take_number
 
 __all__ = ["restorer"]
 
@@ -51,7 +48,7 @@ def restorer(op: Any) -> Restore:
     # From the last to the first, as notes are taken off from the end.
     places = tuple(reversed(positions))
     names = frozenset(named)
-    numbers = _NUMBERS
+    numbers, take = _NUMBERS, take_number
 
     def restore(
         args: tuple[Any, ...], kwargs: dict[str, Any], notes: deque[torch.Tensor]
@@ -68,7 +65,7 @@ def restorer(op: Any) -> Restore:
             if place < count:
                 given = args[place]
                 if type(given) in numbers:
-                    value = _taken(given, notes)
+                    value = take(given, notes)
                 elif type(given) is list:
                     value = _restored(given, notes)
                 else:
@@ -82,20 +79,9 @@ def restorer(op: Any) -> Restore:
     return restore
 
 
-def _taken(number: Any, notes: deque[torch.Tensor]) -> Any:
-    if not notes:
-        return number
-    tensor = notes.pop()
-    if not has_answer(tensor):
-        answer_for_number(tensor, number)
-    elif notes and notes[-1] is tensor:
-        notes.pop()
-    return tensor
-
-
 def _restored(value: Any, notes: deque[torch.Tensor]) -> Any:
     if type(value) in _NUMBERS:
-        return _taken(value, notes)
+        return take_number(value, notes)
     if type(value) is list:
         restored = [_restored(each, notes) for each in reversed(value)]
         restored.reverse()

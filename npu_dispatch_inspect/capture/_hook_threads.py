@@ -26,7 +26,6 @@ __all__ = [
     "Seen",
     "calls_here",
     "hidden",
-    "numbers_here",
     "seen_here",
     "switch_on",
     "thread",
@@ -121,11 +120,6 @@ def switch_on(seen: Seen, *, on: bool) -> None:
     """Let the calling thread's operators reach the kernels, or not."""
     redispatch.leave(_LEFT_AS, seen)
     redispatch.include_generic_key(on)
-
-
-def numbers_here() -> deque[torch.Tensor]:
-    """The calling thread's notes of tensors that became numbers."""
-    return thread.seen.numbers
 
 
 @contextmanager
