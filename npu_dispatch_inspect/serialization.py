@@ -14,14 +14,17 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import attrs
 import cattrs
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn
 
+from npu_dispatch_inspect import records
 from npu_dispatch_inspect.errors import RecordError
 from npu_dispatch_inspect.records import (
     Argument,
@@ -175,7 +178,7 @@ def _read(lines: Iterable[str], path: str, *, partial: bool) -> OpTrace:
     reading = iter(lines)
     header = _read_header(next(reading, ""), path)
     reader = _reader(header["exact"])
-    records: list[OpRecord] = []
+    read: list[OpRecord] = []
     ended = False
     number, line = 1, "\n"
     try:
@@ -191,13 +194,13 @@ def _read(lines: Iterable[str], path: str, *, partial: bool) -> OpTrace:
                 raise ValueError(msg)  # noqa: TRY301 - one place words all damage
             content = json.loads(line)
             if not (isinstance(content, dict) and "end" in content):
-                records.append(reader.structure(content, OpRecord))
+                read.append(reader.structure(content, OpRecord))
                 continue
             environment = reader.structure(content["environment"], Environment)
             truncated = reader.structure(content["truncated"], bool)
             notes = reader.structure(content["notes"], tuple[str, ...])
-            if content["end"] != len(records):
-                msg = f"{content['end']} records were written, {len(records)} are there"
+            if content["end"] != len(read):
+                msg = f"{content['end']} records were written, {len(read)} are there"
                 raise ValueError(msg)  # noqa: TRY301
             ended = True
     except (ValueError, KeyError, TypeError, cattrs.BaseValidationError) as error:
@@ -208,14 +211,14 @@ def _read(lines: Iterable[str], path: str, *, partial: bool) -> OpTrace:
     if not ended:
         if not partial:
             msg = (
-                f"{path} is cut off after {len(records)} records: its last line is "
+                f"{path} is cut off after {len(read)} records: its last line is "
                 "missing; load(path, partial=True) takes what is there."
             )
             raise RecordError(msg)
-        notes = (f"The file was cut off after {len(records)} records.",)
-    records.sort(key=lambda record: record.index)
+        notes = (f"The file was cut off after {len(read)} records.",)
+    read.sort(key=lambda record: record.index)
     return OpTrace(
-        records=records,
+        records=read,
         environment=environment,
         engine=engine,
         label=label,
@@ -256,9 +259,18 @@ def _write_value(value: Value) -> Any:
 
 
 @cache
+def _value_type() -> Any:
+    """`Value` as attrs sees it in the fields, once their annotations are resolved."""
+    for kind in _CLASSES:
+        names = {**vars(sys.modules[kind.__module__]), **vars(records)}
+        attrs.resolve_types(kind, globalns=names)
+    return attrs.fields(Argument).value.type
+
+
+@cache
 def _writer() -> cattrs.Converter:
     converter = cattrs.Converter(unstruct_collection_overrides={tuple: list})
-    converter.register_unstructure_hook_func(lambda kind: kind == Value, _write_value)
+    converter.register_unstructure_hook_func(lambda kind: kind == _value_type(), _write_value)
     for kind in _CLASSES:
         converter.register_unstructure_hook(
             kind,
@@ -287,6 +299,9 @@ def _reader(exact: bool) -> cattrs.Converter:  # noqa: FBT001 - a cache key
     converter.register_structure_hook_func(
         lambda kind: kind == int | str, _exactly(int, str)
     )
+    converter.register_structure_hook_func(
+        lambda kind: kind == int | str | None, _exactly(int, str, type(None))
+    )
 
     def read_value(value: Any, _: Any = None) -> Value:
         if value is None or isinstance(value, (bool, int, float, str)):
@@ -308,7 +323,7 @@ def _reader(exact: bool) -> cattrs.Converter:  # noqa: FBT001 - a cache key
         msg = f"{value!r} is no value"
         raise ValueError(msg)
 
-    converter.register_structure_hook_func(lambda kind: kind == Value, read_value)
+    converter.register_structure_hook_func(lambda kind: kind == _value_type(), read_value)
     for kind in _CLASSES:
         converter.register_structure_hook(
             kind, make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=exact)

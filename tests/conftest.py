@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+import textwrap
 import threading
 from importlib.util import find_spec
 
@@ -36,6 +38,25 @@ def pytest_collection_modifyitems(items):
 def device(request):
     """Each device in turn; npu is the real torch_npu on the stand-in."""
     return "cpu" if request.param == "cpu" else "npu:0"
+
+
+@pytest.fixture(scope="session")
+def python():
+    """Run code in a new interpreter that sees the same packages; returns its result."""
+
+    def run(code, *, timeout=120, **variables):
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **variables}
+        environment.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
+        return subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(code)],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment,
+            timeout=timeout,
+        )
+
+    return run
 
 
 def _state():

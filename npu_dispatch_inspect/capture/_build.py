@@ -78,7 +78,7 @@ class Builder:
         self._places: list[tuple[SourceLocation | None, int]] = []
         self._plans: dict[Any, list[tuple[str, bool, Any, bool]] | None] = {}
         self._specs: dict[Any, TensorSpec] = {}
-        self._nodes: dict[int, _Node] = {}
+        self._nodes: dict[int, tuple[_Node, ...]] = {}
         self._last: dict[int, tuple[int, _Node]] = {
             thread: (first_node, _Node(-1, "", Scope(thread)))
         }
@@ -106,12 +106,10 @@ class Builder:
         forward = None
         owner = scope
         if node is not None and not recomputed:
-            made_by = self._nodes.get(node_number)
-            if made_by is not None and _derives(node, made_by.name):
-                forward = made_by.call
-                # A module that a hook calls inside backward is where the call is.
-                if not scope.in_engine:
-                    owner = made_by.scope
+            forward, made_in = self._made_by(node, node_number)
+            # A module that a hook calls inside backward is where the call is.
+            if made_in is not None and not scope.in_engine:
+                owner = made_in
         self._note_node(row, owner)
         keys, kernel = self._read(op, keyset)
         compiled = _frames.compiled(marks)
@@ -176,14 +174,26 @@ class Builder:
         self._last[thread] = (sequence, call)
 
     def _made(self, number: int, call: _Node) -> None:
-        known = self._nodes.get(number)
-        if known is not None and known.scope.thread != call.scope.thread:
-            # Two threads made a node of this number: which one a backward call
-            # belongs to cannot be told.
-            call = _Node(-1, "", call.scope)
-        self._nodes[number] = call
+        # Each thread counts for itself, so several may have made this number.
+        thread = call.scope.thread
+        others = [
+            each for each in self._nodes.get(number, ()) if each.scope.thread != thread
+        ]
+        self._nodes[number] = (*others, call)
         if len(self._nodes) > MAX_NODES:
             del self._nodes[next(iter(self._nodes))]
+
+    def _made_by(self, node: str, number: int) -> tuple[int | None, Scope | None]:
+        """The call that made a node and the scope of it, each None where unknown."""
+        found = [
+            each for each in self._nodes.get(number, ()) if _derives(node, each.name)
+        ]
+        if len(found) == 1:
+            return found[0].call, found[0].scope
+        # Replicas on several threads: the call is not known, the module may be.
+        if len({each.scope._replace(thread=0) for each in found}) == 1:
+            return None, found[0].scope
+        return None, None
 
     def _place(self, site: int) -> tuple[SourceLocation | None, int]:
         if site < 0:
@@ -275,7 +285,13 @@ class Builder:
             storage_id=storage,
             subclass="Parameter" if parameter else None,
             flags=tuple(
-                flag for flag, on in (("conj", conj), ("neg", neg)) if on
+                flag
+                for flag, on in (
+                    ("conj", conj),
+                    ("neg", neg),
+                    ("quantized", dtype in _QUANTIZED),
+                )
+                if on
             ),
         )
 
@@ -300,6 +316,11 @@ class Builder:
             inner=inner,
             unknown=unknown,
         )
+
+
+_QUANTIZED = frozenset(
+    {torch.qint8, torch.quint8, torch.qint32, torch.quint4x2, torch.quint2x4}
+)
 
 
 class _Node(NamedTuple):

@@ -23,7 +23,12 @@ from typing import Any
 from npu_dispatch_inspect._torch_private import modes
 from npu_dispatch_inspect.capture._describe import Opaque, describer
 from npu_dispatch_inspect.capture._frames import Sites
-from npu_dispatch_inspect.capture._scopes import Scope, current_scopes, open_modules
+from npu_dispatch_inspect.capture._scopes import (
+    Scope,
+    current_scopes,
+    open_modules,
+    top_scope,
+)
 from npu_dispatch_inspect.capture._streams import CallSpan, active, position
 
 __all__ = ["Recorder", "Row", "Token"]
@@ -74,7 +79,7 @@ class _ThreadRows:
         self.flat: list[Any] = []
         self.parent = -1
         self.depth = 0
-        self.top = Scope(thread)
+        self.top = top_scope(thread)
         """The scope outside any module and region."""
         self.places: list[tuple[int, int | None]] = []
         """Positions of a captured log: (index, where) at begin and at end."""
@@ -109,7 +114,7 @@ class Recorder:
     ) -> None:
         self.sites = Sites()
         self.started_ns = perf_counter_ns()
-        self.thread = threading.get_ident()
+        self.thread = top_scope(threading.get_ident()).thread
         self.first_node = modes.sequence_number()
         self.paused = 0
         self.closed = False
@@ -129,6 +134,12 @@ class Recorder:
         if not self.closed:
             self.closed = True
             self.paused += 1
+
+    def new_thread(self) -> None:
+        """Keep this thread's rows apart from those of one with the same identity."""
+        ended = self._threads.pop(threading.get_ident(), None)
+        if ended is not None:
+            self._threads[-len(self._threads) - 1] = ended
 
     def rows(self) -> list[Row]:
         """The rows that are here, in the order in which the calls began."""

@@ -15,6 +15,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -34,8 +35,11 @@ __all__ = [
     "enter_record_function",
     "leave_record_function",
     "module_call",
+    "new_thread",
     "open_modules",
     "region",
+    "thread_ended",
+    "top_scope",
     "track",
     "untrack",
 ]
@@ -53,7 +57,7 @@ class Scope(NamedTuple):
     """One place in the model, on one thread."""
 
     thread: int
-    """`threading.get_ident()` of the thread."""
+    """`threading.get_ident()` of the thread, or what `new_thread` chose."""
     root: str | None = None
     """Class of the outermost module; the second instance of a class is ``Net#2``."""
     path: str | None = None
@@ -92,6 +96,28 @@ current_scopes: dict[int, Scope] = {}
 open_modules: dict[int, list[OpenModule]] = {}
 """The modules that each thread is inside of, outermost first."""
 
+_tops: dict[int, Scope] = {}
+_new_threads = count(1)
+
+
+def top_scope(thread: int) -> Scope:
+    """The scope of a thread outside any module and region."""
+    return _tops.get(thread) or Scope(thread)
+
+
+def new_thread() -> None:
+    """Tell this thread from one that has ended and had the same identity."""
+    thread = threading.get_ident()
+    open_modules.pop(thread, None)
+    current_scopes.pop(thread, None)
+    _tops[thread] = Scope(-next(_new_threads))
+
+
+def thread_ended() -> None:
+    """Forget what `new_thread` set."""
+    _tops.pop(threading.get_ident(), None)
+
+
 _plain_call: Callable[..., Any] = torch.nn.Module.__call__
 _users = 0
 _lock = threading.Lock()
@@ -109,7 +135,7 @@ def _tracked_call(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
     opened = open_modules.get(thread)
     if opened is None:
         opened = open_modules[thread] = []
-    around = outer or Scope(thread)
+    around = outer or top_scope(thread)
     graph_module = modes.graph_module_class()
     transparent = (
         graph_module is not None
@@ -254,7 +280,7 @@ def enter_record_function(name: object) -> None:
             step |= TORCH_STEP
         if modes.current_graph_task() != -1:
             step |= STEP_IN_BACKWARD
-        current_scopes[thread] = (outer or Scope(thread))._replace(step=step)
+        current_scopes[thread] = (outer or top_scope(thread))._replace(step=step)
 
 
 def leave_record_function() -> None:
@@ -323,7 +349,7 @@ def region(name: str) -> Iterator[None]:
         return
     thread = threading.get_ident()
     outer = current_scopes.get(thread)
-    base = outer or Scope(thread)
+    base = outer or top_scope(thread)
     inner = current_scopes[thread] = base._replace(regions=(*base.regions, name))
     try:
         yield
@@ -335,7 +361,7 @@ def region(name: str) -> Iterator[None]:
             # Blocks of coroutines and generators end in any order: this label
             # goes, whatever else has come or gone meanwhile.
             now = now._replace(regions=_without_last(now.regions, name))
-        if now is None or now == Scope(thread):
+        if now is None or now == top_scope(thread):
             current_scopes.pop(thread, None)
         else:
             current_scopes[thread] = now

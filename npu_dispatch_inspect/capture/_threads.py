@@ -14,6 +14,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from npu_dispatch_inspect.capture._scopes import new_thread, thread_ended
+
 __all__ = ["Follower", "follow", "leave"]
 
 
@@ -29,6 +31,7 @@ class Follower:
         make_engine: makes the engine of a new thread; None only counts threads.
         note: takes a sentence for the trace.
         in_child: called in a process that was forked inside the block.
+        new_thread: called on each new thread that gets an engine.
     """
 
     def __init__(
@@ -37,7 +40,9 @@ class Follower:
         make_engine: Callable[[], _Engine] | None,
         note: Callable[[str], None],
         in_child: Callable[[], None],
+        new_thread: Callable[[], None],
     ) -> None:
+        self._new_thread = new_thread
         self._make_engine = make_engine
         self._note = note
         self._in_child = in_child
@@ -59,6 +64,7 @@ class Follower:
         """A thread of this block begins to run; False after the block has ended."""
         if self._closed:
             return False
+        self._new_thread()
         self._starters.add(threading.get_ident())
         self._running += 1
         return True
@@ -162,6 +168,7 @@ def _restore_run(thread: threading.Thread | None, before: Any) -> None:
 
 def _run(run: Callable[[], None], engines: list[tuple[Follower, _Engine]]) -> None:
     active = []
+    new_thread()
     try:
         for follower, engine in engines:
             if follower.begun():
@@ -172,6 +179,7 @@ def _run(run: Callable[[], None], engines: list[tuple[Follower, _Engine]]) -> No
         for follower, engine in reversed(active):
             engine.stop()
             follower.ended()
+        thread_ended()
 
 
 def _after_fork(*, child: bool) -> None:

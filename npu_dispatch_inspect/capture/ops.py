@@ -19,8 +19,8 @@ from npu_dispatch_inspect.capture._dispatch_mode import DispatchModeEngine
 from npu_dispatch_inspect.capture._hook_engine import DispatcherEngine
 from npu_dispatch_inspect.capture._recorder import Recorder
 from npu_dispatch_inspect.capture._scopes import region
-from npu_dispatch_inspect.capture._streams import follow_calls, unfollow_calls
 from npu_dispatch_inspect.capture._sink import Sink
+from npu_dispatch_inspect.capture._streams import follow_calls, unfollow_calls
 from npu_dispatch_inspect.capture._threads import Follower, follow, leave
 from npu_dispatch_inspect.environment import read_environment
 from npu_dispatch_inspect.errors import UsageError
@@ -228,6 +228,7 @@ class _Run:
             make_engine=(lambda: kind(self.recorder)) if all_threads else None,
             note=self._notes.append,
             in_child=self._in_child,
+            new_thread=self.recorder.new_thread,
         )
 
     def start(self) -> None:

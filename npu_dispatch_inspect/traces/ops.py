@@ -10,7 +10,14 @@ from typing import Protocol, overload
 
 from attrs import frozen
 
-from npu_dispatch_inspect.records import Environment, OpRecord, Phase
+from npu_dispatch_inspect.errors import UsageError
+from npu_dispatch_inspect.records import (
+    Environment,
+    OpRecord,
+    Phase,
+    TensorSpec,
+    tensors_in,
+)
 
 __all__ = ["CallNode", "Flow", "OpTrace", "TraceSource"]
 
@@ -37,7 +44,8 @@ class Flow:
     makers: tuple[OpRecord, ...]
     """The last call before it that returned or wrote each input tensor."""
     users: tuple[OpRecord, ...]
-    """Later calls that took one of its results as an input."""
+    """Later calls that took one of its results as an input, as long as no other
+    call had overwritten it."""
 
 
 class TraceSource(Protocol):
@@ -116,7 +124,10 @@ class OpTrace(Sequence[OpRecord]):
         if not finished:
             return snapshot
         for name in self.__slots__:
-            setattr(self, name, getattr(snapshot, name))
+            if name != "_source":
+                setattr(self, name, getattr(snapshot, name))
+        # Last: another thread may be looking as well.
+        self._source = None
         return self
 
     def _with(self, records: Iterable[OpRecord]) -> OpTrace:
@@ -254,6 +265,7 @@ class OpTrace(Sequence[OpRecord]):
         name: str | None = None,
         phase: Phase | str | None = None,
         module: str | None = None,
+        region: str | None = None,
     ) -> OpTrace:
         """The calls for which every given condition holds.
 
@@ -261,9 +273,14 @@ class OpTrace(Sequence[OpRecord]):
             predicate: a function of the record.
             name: a glob over the operator, with or without its overload.
             phase: a `Phase` or its value.
-            module: a glob over the module path.
+            module: a glob over the module path; of a module with several names,
+                one has to match.
+            region: a glob over the names of the `region` blocks around the call.
+
+        Raises:
+            UsageError: there is no such phase.
         """
-        wanted = Phase(phase) if phase is not None else None
+        wanted = _phase(phase) if phase is not None else None
 
         def keep(record: OpRecord) -> bool:
             return (
@@ -274,9 +291,10 @@ class OpTrace(Sequence[OpRecord]):
                     module is None
                     or (
                         record.module is not None
-                        and fnmatch.fnmatchcase(record.module, module)
+                        and _any_matches(record.module.split("|"), module)
                     )
                 )
+                and (region is None or _any_matches(record.regions, region))
             )
 
         return self._with(filter(keep, self.records))
@@ -287,11 +305,7 @@ class OpTrace(Sequence[OpRecord]):
 
     def in_region(self, name: str) -> OpTrace:
         """The calls made inside `region` blocks whose name matches a glob."""
-        return self.filter(
-            lambda record: any(
-                fnmatch.fnmatchcase(each, name) for each in record.regions
-            )
-        )
+        return self.filter(region=name)
 
     def without(self, *names: str | Iterable[str]) -> OpTrace:
         """Leave out operators: globs, or a set of names such as `VIEW_OPS`."""
@@ -338,22 +352,32 @@ class OpTrace(Sequence[OpRecord]):
     def flow(self, record: OpRecord) -> Flow:
         """Who made the inputs of a call, and who used its results.
 
-        Works on tensor identity within this trace: a tensor made before the
-        block has no maker.
+        Works on the identity of tensors within this trace: a tensor made before
+        the block has no maker. A call that writes into a view has made every
+        tensor on the same memory.
         """
-        wanted = {spec.id for spec in record.input_tensors}
-        made = {spec.id for spec in record.output_tensors} - {None}
-        makers: dict[int | None, OpRecord] = {}
-        users: list[OpRecord] = []
+        inputs = record.input_tensors
+        makers: dict[int, OpRecord] = {}
+        after: list[OpRecord] = []
         for each in self.records:
-            if each.index < record.index:
-                touched = {spec.id for spec in each.output_tensors}
-                for identity in touched & wanted:
-                    makers[identity] = each
-            elif each.index > record.index and any(
-                spec.id in made for spec in each.input_tensors
-            ):
+            if each.index > record.index:
+                after.append(each)
+            elif each.index < record.index:
+                for position, spec in enumerate(inputs):
+                    if _makes(each, spec):
+                        makers[position] = each
+        users: list[OpRecord] = []
+        results = [spec for spec in record.output_tensors if spec.id is not None]
+        written = [spec for spec in _written(record) if spec.id is not None]
+        made = list({spec.id: spec for spec in (*written, *results)}.values())
+        for each in after:
+            if not made:
+                break
+            taken = {spec.id for spec in each.input_tensors}
+            if any(spec.id in taken for spec in made):
                 users.append(each)
+            # What is overwritten is the result of another call from here on.
+            made = [spec for spec in made if not _makes(each, spec)]
         unique = {each.index: each for each in makers.values()}
         return Flow(
             record=record,
@@ -366,6 +390,34 @@ class OpTrace(Sequence[OpRecord]):
         from npu_dispatch_inspect.display.text import op_table
 
         return op_table(self)
+
+
+def _phase(phase: Phase | str) -> Phase:
+    try:
+        return Phase(phase)
+    except ValueError:
+        known = ", ".join(repr(each.value) for each in Phase)
+        msg = f"phase must be one of {known}, not {phase!r}."
+        raise UsageError(msg) from None
+
+
+def _written(record: OpRecord) -> tuple[TensorSpec, ...]:
+    return tensors_in(tuple(each.value for each in record.inputs if each.written))
+
+
+def _makes(record: OpRecord, spec: TensorSpec) -> bool:
+    """True where a call returned or wrote a tensor."""
+    if spec.id is not None and any(
+        each.id == spec.id for each in (*record.output_tensors, *_written(record))
+    ):
+        return True
+    return spec.storage_id is not None and any(
+        each.storage_id == spec.storage_id for each in _written(record)
+    )
+
+
+def _any_matches(names: Iterable[str], pattern: str) -> bool:
+    return any(fnmatch.fnmatchcase(each, pattern) for each in names)
 
 
 def _matches(record: OpRecord, pattern: str) -> bool:
