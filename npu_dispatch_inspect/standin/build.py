@@ -224,12 +224,12 @@ def _compile(scratch: Path, needs: Needs, compiler: list[str], version: str) -> 
         )
         raise StandInError(message)
     # A shell has the name torch_npu asks for and leads to the runtime: a symbol looked
-    # up in a library is also searched in what that library needs.
+    # up in a library is also searched in what that library needs. The runtime is found
+    # because it is loaded first, or in child processes on LD_LIBRARY_PATH.
     for name in needs.libraries:
         _run([
             *compiler, *_FLAGS, str(empty), "-o", str(libraries / name),
-            f"-Wl,-soname,{name}", "-Wl,-rpath,$ORIGIN", "-Wl,--no-as-needed",
-            str(libraries / RUNTIME),
+            f"-Wl,-soname,{name}", "-Wl,--no-as-needed", str(libraries / RUNTIME),
         ])  # fmt: skip
     manifest = {
         "torch_npu": version,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Devices, contexts, versions, capabilities and options.
+ * Devices, contexts and capabilities.
  *
  * A device is a number and a context is the address of that number's slot, which is
  * all that torch_npu ever does with them.
@@ -14,16 +14,12 @@
 #include <string.h>
 
 #define MAX_DEVICES 64
-#define COMPILE_OPTIONS 32
-#define OPTION_LENGTH 256
-#define JIT_COMPILE_OPTION 10
 
 struct ndi_device_model ndi_model;
 
 static int32_t contexts[MAX_DEVICES];
 static __thread int32_t current_device = -1;
 static __thread char last_error[512];
-static char compile_options[COMPILE_OPTIONS][OPTION_LENGTH];
 
 struct limits {
     uint32_t cores[2]; /* cube, vector; 0 = never limited */
@@ -51,8 +47,6 @@ __attribute__((constructor)) static void configure(void)
     }
     for (int32_t i = 0; i < MAX_DEVICES; i++)
         contexts[i] = i;
-    strcpy(compile_options[JIT_COMPILE_OPTION],
-           model->jit_compile ? "enable" : "disable");
 }
 
 void ndi_set_error(const char *format, ...)
@@ -323,34 +317,8 @@ NDI_EXPORT int aclrtGetResInCurrentThread(int kind, uint32_t *value)
     return read_limit(kind, value);
 }
 
-/* ---- versions ---- */
+/* ---- the driver's own library ---- */
 
-struct package_version { /* aclCANNPackageVersion */
-    char version[128];
-    char part[4][64]; /* major, minor, release, patch */
-    char reserved[128];
-};
-
-NDI_EXPORT int aclsysGetCANNVersion(int package, struct package_version *version)
-{
-    enum { DRIVER = 7 };
-    const char *text =
-        package == DRIVER ? ndi_model.driver_version : ndi_model.cann_version;
-    memset(version, 0, sizeof *version);
-    strcpy(version->version, text);
-    sscanf(text, "%63[^.].%63[^.].%63[^.].%63s", version->part[0], version->part[1],
-           version->part[2], version->part[3]);
-    return NDI_OK;
-}
-
-NDI_EXPORT int aclsysGetVersionStr(const char *package, char *version)
-{
-    strcpy(version, strcmp(package, "driver") == 0 ? ndi_model.driver_version
-                                                   : ndi_model.cann_version);
-    return NDI_OK;
-}
-
-/* The driver's library: it only says which version of its interface it has. */
 NDI_EXPORT int halGetAPIVersion(int *version)
 {
     *version = 0x072219;
@@ -364,35 +332,7 @@ NDI_EXPORT int halGetDeviceInfo(uint32_t device, int32_t module, int32_t kind, i
     return NDI_OK;
 }
 
-/* ---- compile options ---- */
-
-NDI_EXPORT int aclSetCompileopt(int option, const char *value)
+NDI_EXPORT int drvGetDevNum(uint32_t *count)
 {
-    if (option < 0 || option >= COMPILE_OPTIONS || strlen(value) >= OPTION_LENGTH)
-        return NDI_INVALID_PARAM;
-    strcpy(compile_options[option], value);
-    return NDI_OK;
-}
-
-NDI_EXPORT size_t aclGetCompileoptSize(int option)
-{
-    if (option < 0 || option >= COMPILE_OPTIONS)
-        return 0;
-    return strlen(compile_options[option]) + 1;
-}
-
-NDI_EXPORT int aclGetCompileopt(int option, char *value, size_t length)
-{
-    if (option < 0 || option >= COMPILE_OPTIONS ||
-        strlen(compile_options[option]) >= length)
-        return NDI_INVALID_PARAM;
-    strcpy(value, compile_options[option]);
-    return NDI_OK;
-}
-
-NDI_EXPORT int aclrtGetSysParamOpt(int option, int64_t *value)
-{
-    (void)option;
-    *value = 0;
-    return NDI_OK;
+    return aclrtGetDeviceCount(count);
 }

@@ -47,6 +47,10 @@ _OPENED_AT_RUN_TIME = (
     "libopapi",
 )
 
+# A C++ symbol that mentions torch's namespaces is torch's. Undefined, it means that the
+# wheel and torch do not fit, which the loader should say.
+_OF_TORCH = re.compile(r"^_Z\w*(2at|3c10|5torch)")
+
 # What public functions of CANN are called. Names asked for at run time are taken from
 # the wheel's string constants, if they are one or the end of one: a linker keeps a
 # string that ends another one only there.
@@ -108,7 +112,11 @@ def discover(torch_npu: Path, torch: Path) -> Needs:
     undefined -= _defined_in(neighbours, undefined)
     # The interpreter and the C library are in this very process.
     process = ctypes.CDLL(None)
-    undefined = {name for name in undefined if not hasattr(process, name)}
+    undefined = {
+        name
+        for name in undefined
+        if not hasattr(process, name) and not _OF_TORCH.match(name)
+    }
     with _Elf(torch_npu / "lib" / "libtorch_npu.so") as elf:
         text = elf.constants()
     libraries.update(
