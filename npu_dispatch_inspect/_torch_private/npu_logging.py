@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -30,9 +31,12 @@ def logger_aliases() -> dict[str, str]:
 def levels_set_by_user() -> dict[str, int]:
     """The levels that torch_npu took over last, by name of the logger.
 
-    They come from TORCH_NPU_LOGS or from `torch._logging.set_logs`. Seen in
-    torch 2.1 to 2.13.
+    They come from TORCH_NPU_LOGS or from `torch._logging.set_logs`. With TORCH_LOGS
+    alone torch knows levels that torch_npu was never told of. Seen in torch 2.1 to
+    2.13.
     """
+    if "TORCH_LOGS" in os.environ and "TORCH_NPU_LOGS" not in os.environ:
+        return {}
     state: Any = torch._logging._internal.log_state
     return dict(state.log_qname_to_level)
 

@@ -33,14 +33,13 @@ def explain_missing(
         levels: what was asked for, by full name of the logger.
         environment: that of the block.
     """
-    launched = tasks = anything = False
+    launched = tasks = False
     for each in records:
         launched = launched or isinstance(each, (AclnnRecord, OpPluginCall))
         tasks = tasks or (
             isinstance(each, QueueRecord)
             and each.action in (QueueAction.WRITE, QueueAction.READ)
         )
-        anything = anything or not each.foreign
     reasons: list[MissingReason] = []
     if not launched:
         reasons += _no_launches(levels)
@@ -56,7 +55,7 @@ def explain_missing(
                 remedy="Set TORCH_NPU_LOGS=acl before torch_npu is imported.",
             )
         )
-    if not anything and not reasons:
+    if not (launched or tasks or reasons):
         reasons.append(
             MissingReason(
                 what="everything",
@@ -69,7 +68,7 @@ def explain_missing(
 
 def _no_launches(levels: dict[str, int]) -> list[MissingReason]:
     level = levels.get(OP_PLUGIN)
-    if level is None:
+    if level is None and DISPATCH in levels:
         return [
             MissingReason(
                 what="op_plugin",
@@ -77,7 +76,7 @@ def _no_launches(levels: dict[str, int]) -> list[MissingReason]:
                 remedy='Name it: capture_logs("op_plugin").',
             )
         ]
-    if level > logging.INFO:
+    if level is not None and level > logging.INFO:
         return [
             MissingReason(
                 what="op_plugin",

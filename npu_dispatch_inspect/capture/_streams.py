@@ -26,6 +26,7 @@ import threading
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
+from npu_dispatch_inspect.capture._cerr import revive
 from npu_dispatch_inspect.npu_logs.passing import split_foreign
 
 __all__ = [
@@ -79,13 +80,12 @@ def position() -> int | None:
     Positions of different streams never meet, so that two of them are only
     equal where nothing was written in between.
     """
-    # A loop, because another thread may end the capture at any moment.
-    for stream in active:
-        try:
-            return stream.base + os.lseek(stream.file, 0, os.SEEK_CUR)
-        except OSError:
-            break
-    return None
+    try:
+        stream = active[0]
+        return stream.base + os.lseek(stream.file, 0, os.SEEK_CUR)
+    except (IndexError, OSError):
+        # Another thread may end the capture at any moment.
+        return None
 
 
 def follow_calls(tracer: Tracer) -> None:
@@ -120,6 +120,7 @@ class Stream:
         """Stretches in which a capture wants torch_npu's lines passed on."""
         self.problems: list[str] = []
         self.passed = 0
+        self.full = False
         _flush()
         with tempfile.TemporaryFile(buffering=0) as file:
             # Above the three standard ones, also where those are closed.
@@ -160,6 +161,8 @@ class Stream:
         self._pass_on(last=False)
         self._restore()
         self._pass_on(last=True)
+        if self.full:
+            revive()
         if _has_children():
             _late.append(self)
         else:
@@ -215,7 +218,7 @@ class Stream:
                 view = view[os.write(self.original, view) :]
             except BlockingIOError:
                 select.select([], [self.original], [])
-            except OSError as error:
+            except OSError as error:  # noqa: PERF203 - one try for each write
                 self.problems.append(
                     f"Standard error did not take what was written: {error.strerror}."
                 )
@@ -287,6 +290,7 @@ class Reading:
             _flush()
             self.stop = self._size()
             if stream.room() < ROOM:
+                stream.full = True
                 self.problems.append(
                     "The temporary file is full: later lines are lost."
                 )
