@@ -216,9 +216,9 @@ class Stream:
         while view:
             try:
                 view = view[os.write(self.original, view) :]
-            except BlockingIOError:
+            except BlockingIOError:  # noqa: PERF203 - one try for each write
                 select.select([], [self.original], [])
-            except OSError as error:  # noqa: PERF203 - one try for each write
+            except OSError as error:
                 self.problems.append(
                     f"Standard error did not take what was written: {error.strerror}."
                 )
