@@ -30,8 +30,9 @@ def internal_format_allowed() -> bool | None:
     """
     torch_npu = _loaded()
     read = getattr(getattr(torch_npu, "_C", None), "_npu_getOption", None)
-    value = read("ALLOW_INTERNAL_FORMAT") if read is not None else None
-    return {b"enable": True, b"disable": False}.get(value)
+    if read is None:
+        return None
+    return {b"enable": True, b"disable": False}.get(read("ALLOW_INTERNAL_FORMAT"))
 
 
 def implementations(operator: str) -> tuple[str, ...] | None:

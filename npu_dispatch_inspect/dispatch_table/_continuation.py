@@ -104,7 +104,7 @@ class _Follower(TorchDispatchMode):
         paths: ModulePaths | None = None,
         null_pointers: bool = False,
     ) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._context = context
         self._walker = walker
         self._world = world
@@ -194,7 +194,10 @@ class _Follower(TorchDispatchMode):
             elif key is None:
                 # The kernel of autocast itself is to run: only it knows its casts.
                 above = self._context.included, self._context.excluded
-                with keysets.thread_with_keys(above[0], above[1] | below_autograd()), level:
+                with (
+                    keysets.thread_with_keys(above[0], above[1] | below_autograd()),
+                    level,
+                ):
                     result = func(*args, **kwargs)
             else:
                 with keysets.thread_with_keys(*_sees_all(walk.inside)), level:

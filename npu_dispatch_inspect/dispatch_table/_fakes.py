@@ -5,12 +5,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils import _pytree as pytree
 
 from npu_dispatch_inspect._torch_private import keysets
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["FakeWorld", "all_fake", "as_tensors", "with_grad"]
 
@@ -24,14 +28,19 @@ class FakeWorld:
         """Nothing is on yet."""
         self._mode = keysets.fake_mode()
 
-    def __enter__(self) -> FakeWorld:
+    def __enter__(self) -> Self:
         """Switch the mode on."""
         self._mode.__enter__()
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         """Switch the mode off."""
-        self._mode.__exit__(*error)
+        self._mode.__exit__(exception_type, exception, traceback)
 
     def copies(self, values: Any) -> Any:
         """The same values with a fake for every tensor."""

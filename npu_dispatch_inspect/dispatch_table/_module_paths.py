@@ -5,13 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn.modules.module import (
     register_module_forward_hook,
     register_module_forward_pre_hook,
 )
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["ModulePaths"]
 
@@ -40,7 +43,7 @@ class ModulePaths:
         """The path, empty text for the root, None outside of all modules."""
         return self._entered[-1] if self._entered else None
 
-    def __enter__(self) -> ModulePaths:
+    def __enter__(self) -> Self:
         """Hook all modules; without a model there is nothing to hook."""
         if self._names:
             self._hooks = [

@@ -63,8 +63,10 @@ def _cpu(operator: str) -> BackendChoice:
         backend="CPU",
         route=torch.backends.cpu.get_cpu_capability(),
         reasons=(
-            "kernels behind a DispatchStub use what the processor can do, "
-            "or what ATEN_CPU_CAPABILITY says",
+            (
+                "kernels behind a DispatchStub use what the processor can do, "
+                "or what ATEN_CPU_CAPABILITY says"
+            ),
         ),
         unobserved=(
             "whether this kernel is behind a DispatchStub",
@@ -80,8 +82,10 @@ def _npu_fallback(operator: str, step: PathStep) -> BackendChoice:
         backend="NPU",
         route="cpu fallback",
         reasons=(
-            f"no kernel for PrivateUse1, so {site} copies the tensors to the CPU, "
-            f"runs it there and copies the results back",
+            (
+                f"no kernel for PrivateUse1, so {site} copies the tensors to the CPU, "
+                f"runs it there and copies the results back"
+            ),
             *_set_variables(),
         ),
         unobserved=("whether the CPU has a kernel for these dtypes",),
@@ -126,4 +130,6 @@ def _npu(operator: str) -> BackendChoice:
 
 
 def _set_variables() -> list[str]:
-    return [f"{name}={os.environ[name]}" for name in _CHANGES_ROUTE if name in os.environ]
+    return [
+        f"{name}={os.environ[name]}" for name in _CHANGES_ROUTE if name in os.environ
+    ]

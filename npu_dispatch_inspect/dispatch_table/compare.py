@@ -124,7 +124,7 @@ def _fallback_keys(entry: OperatorEntry | None) -> Iterator[str]:
 
 
 def _fallback(table: DispatchTable, key: str) -> _Facts:
-    return {(key, 0): each for each in table.fallbacks(key=key)}
+    return {(each.key, 0): each for each in table.fallbacks(key=key)}
 
 
 def _exactly(fact: TableFact) -> object:

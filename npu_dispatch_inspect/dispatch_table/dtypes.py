@@ -142,7 +142,9 @@ def _check(op: Any, sample: Any, kwargs: Any) -> None:
 
 
 def _tensors(values: Any) -> list[torch.Tensor]:
-    return [each for each in pytree.tree_leaves(values) if isinstance(each, torch.Tensor)]
+    return [
+        each for each in pytree.tree_leaves(values) if isinstance(each, torch.Tensor)
+    ]
 
 
 def _dtype(dtype: str | torch.dtype) -> torch.dtype:
@@ -156,13 +158,17 @@ def _dtype(dtype: str | torch.dtype) -> torch.dtype:
 @contextlib.contextmanager
 def _undisturbed(tensors: list[torch.Tensor]) -> Iterator[None]:
     """A block that changes no random state, records no gradient, shows to no tracer."""
-    devices = {each.device for each in tensors if each.device.type not in ("cpu", "meta")}
+    devices = {
+        each.device for each in tensors if each.device.type not in ("cpu", "meta")
+    }
     with contextlib.ExitStack() as stack:
         stack.enter_context(keysets.quiet_block())
         stack.enter_context(torch.no_grad())
         stack.enter_context(torch.random.fork_rng(devices=[]))
         for device in devices:
             stack.enter_context(
-                torch.random.fork_rng(devices=[device.index or 0], device_type=device.type)
+                torch.random.fork_rng(
+                    devices=[device.index or 0], device_type=device.type
+                )
             )
         yield

@@ -164,9 +164,7 @@ def render_dump(entry: OperatorEntry) -> str:
             ("unboxed ", each.unboxed),
         )
         flags = "".join(word for word, present in marks if present)
-        lines.append(
-            f"{each.key}{alias}{inactive}: {site} :: {signature} [ {flags}]"
-        )
+        lines.append(f"{each.key}{alias}{inactive}: {site} :: {signature} [ {flags}]")
     return "".join(f"{line}\n" for line in lines)
 
 

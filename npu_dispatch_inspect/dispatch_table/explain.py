@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from attrs import evolve
+
 from npu_dispatch_inspect._torch_private import keysets
 from npu_dispatch_inspect.dispatch_table._composites import inside_key
 from npu_dispatch_inspect.dispatch_table._continuation import follow, predicted
@@ -80,9 +81,7 @@ def explain(
     )
 
 
-def calls_operator(
-    target: object, operator: object, *args: Any, **kwargs: Any
-) -> bool:
+def calls_operator(target: object, operator: object, *args: Any, **kwargs: Any) -> bool:
     """Tell whether a call would reach an operator, at any level.
 
     Args:
@@ -136,15 +135,11 @@ def _explain_operator(
         except Exception as error:  # noqa: BLE001 - some tensors have no fake form
             why = f"the tensors cannot be copied without values: {error}"
             return evolve(call, unknown=why)
-        followed = follow(
-            lambda: op(*given[0], **given[1]), context, walker, world
-        )
+        followed = follow(lambda: op(*given[0], **given[1]), context, walker, world)
     inside = followed.calls[0] if followed.calls else None
     if inside is None or inside.qualified_name != call.qualified_name:
         return evolve(call, unknown=followed.unknown or "it called nothing")
-    return evolve(
-        call, calls=inside.calls, unknown=inside.unknown, notes=inside.notes
-    )
+    return evolve(call, calls=inside.calls, unknown=inside.unknown, notes=inside.notes)
 
 
 def _explain_function(
@@ -171,7 +166,5 @@ def _explain_function(
     return tuple(followed.calls), followed.unknown
 
 
-def _call_module(
-    module: torch.nn.Module, state: Any, *args: Any, **kwargs: Any
-) -> Any:
+def _call_module(module: torch.nn.Module, state: Any, *args: Any, **kwargs: Any) -> Any:
     return torch.func.functional_call(module, state, args, kwargs)

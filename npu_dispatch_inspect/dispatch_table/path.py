@@ -16,6 +16,7 @@ from attrs import frozen
 
 from npu_dispatch_inspect._torch_private import dispatcher, keysets
 from npu_dispatch_inspect.dispatch_table.dump_parser import DumpParser
+from npu_dispatch_inspect.records.ops import KernelChoice
 from npu_dispatch_inspect.records.paths import PathStep, StepAction
 from npu_dispatch_inspect.records.registrations import ComputedKernel, KeyNames
 
@@ -87,7 +88,9 @@ class Walker:
         self._parser = DumpParser(KeyNames(names=()))
         self._tables: dict[str, dict[str, ComputedKernel]] = {}
 
-    def walk(self, op: Any, args: tuple[Any, ...], kwargs: Any, context: Context) -> Walk:
+    def walk(
+        self, op: Any, args: tuple[Any, ...], kwargs: Any, context: Context
+    ) -> Walk:
         """The way of one call.
 
         Args:
@@ -122,6 +125,25 @@ class Walker:
             elif step.action is not StepAction.FALLTHROUGH:
                 break
         return Walk(keys=alive, steps=tuple(steps), inside=inside)
+
+    def kernels(self, name: str, keys: Iterable[str]) -> tuple[KernelChoice, ...]:
+        """The kernels that a call meets whose keys were observed, highest first.
+
+        The last one does the work or calls other operators. The device that
+        BackendSelect chose is not among the keys, so the way ends there where no
+        tensor's key follows.
+        """
+        table = self.table(name)
+        found = []
+        for key in keys:
+            step = _step(key, table.get(key))
+            if step.action is StepAction.FALLTHROUGH or step.kernel is None:
+                continue
+            kernel = step.kernel
+            found.append(KernelChoice(key=key, kind=kernel.kind, site=kernel.site))
+            if step.action not in (StepAction.PASSES_ON, StepAction.SELECTS):
+                break
+        return tuple(found)
 
     def table(self, name: str) -> dict[str, ComputedKernel]:
         """The winners of one operator by key."""

@@ -7,9 +7,7 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Any
-
-from typing_extensions import Self
+from typing import TYPE_CHECKING, Any
 
 from npu_dispatch_inspect._torch_private import dispatcher as private
 from npu_dispatch_inspect.dispatch_table.compare import compare_tables
@@ -31,6 +29,9 @@ from npu_dispatch_inspect.records.registrations import (
 from npu_dispatch_inspect.records.table_changes import TableChange
 from npu_dispatch_inspect.traces._operator_names import spelled, split_spelling
 from npu_dispatch_inspect.traces.tables import DispatchTable
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["DispatchTableReader", "read_dispatch_table"]
 

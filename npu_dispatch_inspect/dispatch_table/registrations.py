@@ -112,7 +112,12 @@ def _is_about_numbers(node: Any, numbers: set[str]) -> bool:
     """Whether a node only works out sizes: jit.trace records that as operators."""
     if node.kind() == "prim::GetAttr":
         return False
-    if node.kind() in ("prim::NumToTensor", "prim::Constant", "aten::size", "aten::Int"):
+    if node.kind() in (
+        "prim::NumToTensor",
+        "prim::Constant",
+        "aten::size",
+        "aten::Int",
+    ):
         return True
     types = [each.type() for each in node.outputs()]
     if not any(each.kind() == "TensorType" or "Tensor" in str(each) for each in types):
@@ -150,7 +155,9 @@ _ROUTES = {"jit.trace": _by_jit_trace, "make_fx": _by_make_fx}
 @contextlib.contextmanager
 def _put_back(target: Callable[..., Any]) -> Iterator[None]:
     """Restore what a run changes: buffers, such as batch norm's, and random state."""
-    buffers = dict(target.named_buffers()) if isinstance(target, torch.nn.Module) else {}
+    buffers = (
+        dict(target.named_buffers()) if isinstance(target, torch.nn.Module) else {}
+    )
     kept = pytree.tree_map_only(torch.Tensor, torch.clone, buffers)
     devices = {each.device for each in buffers.values() if each.device.type == "npu"}
     with contextlib.ExitStack() as stack:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from npu_dispatch_inspect.dispatch_table.dump_parser import DumpParser
 from npu_dispatch_inspect.records.registrations import (
@@ -50,19 +51,14 @@ class DumpSource:
         self._parser = DumpParser(keys)
         self._entries: dict[str, OperatorEntry] = {}
 
-    def __getstate__(self) -> tuple[object, ...]:
+    def __getstate__(self) -> dict[str, Any]:
         """Pickle what was read, not what was built from it."""
-        return (self._dumps, self._keys, self._python_kernels, self._others)
+        return {**vars(self), "_parser": None, "_entries": {}}
 
-    def __setstate__(self, state: tuple[object, ...]) -> None:
+    def __setstate__(self, state: dict[str, Any]) -> None:
         """Start again from what was read."""
-        dumps, keys, python_kernels, others = state
-        self.__init__(  # type: ignore[misc]
-            dumps,  # type: ignore[arg-type]
-            keys=keys,  # type: ignore[arg-type]
-            python_kernels=python_kernels,  # type: ignore[arg-type]
-            others=others,  # type: ignore[arg-type]
-        )
+        vars(self).update(state)
+        self._parser = DumpParser(self._keys)
 
     def names(self) -> tuple[str, ...]:
         """Every operator, qualified: the dispatcher's first, in its order."""

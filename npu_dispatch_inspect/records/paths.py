@@ -105,9 +105,7 @@ class PredictedCall:
         step = self.first
         if step is None or step.kernel is None:
             return None
-        return KernelChoice(
-            key=step.key, kind=step.kernel.kind, site=step.kernel.site
-        )
+        return KernelChoice(key=step.key, kind=step.kernel.kind, site=step.kernel.site)
 
     def walk(self) -> Iterator[PredictedCall]:
         """This call and all below it, in the order they start."""
@@ -172,9 +170,7 @@ class Explanation:
     @property
     def complete(self) -> bool:
         """True where every composite could be followed to its end."""
-        return self.unknown is None and not any(
-            call.unknown for call in self.walk()
-        )
+        return self.unknown is None and not any(call.unknown for call in self.walk())
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -69,7 +69,7 @@ class KeyNames:
     """What ``PrivateUse1`` was renamed to: ``"npu"``; None where it was not."""
 
     def canonical(self, text: str) -> str:
-        """torch's own name for a key written in any usual way.
+        """Give torch's own name for a key written in any usual way.
 
         Args:
             text: ``"PrivateUse1"``, ``"NPU"``, ``"AutogradNPU"``, in any case.

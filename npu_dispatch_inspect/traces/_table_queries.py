@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
-
-from typing_extensions import TypeGuard
+from typing import TypeGuard
 
 from npu_dispatch_inspect.records.registrations import (
     BackendFallback,

@@ -265,7 +265,9 @@ class DispatchTable:
             name
             for name in self._names
             if self._source.may_mention(name, longest_literal(file))
-            and any(in_file(each.file, file) for each in facts_of(self._source.entry(name)))
+            and any(
+                in_file(each.file, file) for each in facts_of(self._source.entry(name))
+            )
         )
 
     def registered_on(self, key: str) -> DispatchTable:

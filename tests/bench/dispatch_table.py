@@ -23,9 +23,9 @@ if NPU:
 else:
     os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
 
-import torch
+import torch  # noqa: E402 - the stand-in comes first
 
-from npu_dispatch_inspect import explain, read_dispatch_table
+from npu_dispatch_inspect import explain, read_dispatch_table  # noqa: E402
 
 ROUNDS = 7
 

@@ -105,4 +105,8 @@ def calls(device):
             plain,
         ),
     )
-    return {f"{operator} {label}".strip(): row for row in rows for label, operator, *_ in [row]}
+    return {
+        f"{operator} {label}".strip(): row
+        for row in rows
+        for label, operator, *_ in [row]
+    }

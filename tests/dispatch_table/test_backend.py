@@ -18,7 +18,10 @@ def choices(*arguments):
 def test_cpu_kernels_tell_the_capability():
     """And that nobody can see whether this kernel makes use of it."""
     choice = choices("aten::relu", torch.ones(2))["aten::relu"]
-    assert (choice.backend, choice.route) == ("CPU", torch.backends.cpu.get_cpu_capability())
+    assert (choice.backend, choice.route) == (
+        "CPU",
+        torch.backends.cpu.get_cpu_capability(),
+    )
     assert "whether this kernel is behind a DispatchStub" in choice.unobserved
 
 
@@ -70,7 +73,9 @@ def test_an_operator_with_one_implementation_has_no_choice(npu):
 @pytest.mark.npu
 def test_an_operator_outside_the_list_is_unknown(npu):
     """`as_strided` is neither aclnn nor aclop."""
-    choice = choices("aten::as_strided", torch.ones(2, device=npu), [2], [1])["aten::as_strided"]
+    choice = choices("aten::as_strided", torch.ones(2, device=npu), [2], [1])[
+        "aten::as_strided"
+    ]
     assert choice.route == "unknown"
 
 

@@ -20,19 +20,30 @@ KEYS = KeyNames(names=("CPU", "PrivateUse1", "XLA"))
 BASE = OperatorEntry(
     name="aten::mm",
     definition=Definition(
-        operator="aten::mm", schema="aten::mm(Tensor a) -> Tensor", file="/a/S.cpp", line=6
+        operator="aten::mm",
+        schema="aten::mm(Tensor a) -> Tensor",
+        file="/a/S.cpp",
+        line=6,
     ),
     registrations=(
         KernelRegistration(
-            operator="aten::mm", key="CPU", file="/a/RegisterCPU_0.cpp", line=10, boxed=True
+            operator="aten::mm",
+            key="CPU",
+            file="/a/RegisterCPU_0.cpp",
+            line=10,
+            boxed=True,
         ),
         KernelRegistration(
             operator="aten::mm", key="CPU", file="/a/Old.cpp", line=1, active=False
         ),
     ),
-    kernels=(("CPU", ComputedKernel(kind="kernel", file="/a/RegisterCPU_0.cpp", line=10)),),
+    kernels=(
+        ("CPU", ComputedKernel(kind="kernel", file="/a/RegisterCPU_0.cpp", line=10)),
+    ),
     python_kernels=(
-        PythonKernel(operator="aten::mm", key="Meta", function="meta_mm", file="/m.py", line=3),
+        PythonKernel(
+            operator="aten::mm", key="Meta", function="meta_mm", file="/m.py", line=3
+        ),
     ),
     keys=KEYS,
 )
@@ -101,8 +112,13 @@ def test_another_file_or_reason_is_a_difference():
     fallback = ComputedKernel(kind="backend fallback", file="/a/Fallback.cpp", line=1)
     other = evolve(
         BASE,
-        definition=evolve(BASE.definition, schema="aten::mm(Tensor a, int b) -> Tensor"),
-        kernels=(("CPU", evolve(BASE.kernels[0][1], kind="math kernel")), ("XLA", fallback)),
+        definition=evolve(
+            BASE.definition, schema="aten::mm(Tensor a, int b) -> Tensor"
+        ),
+        kernels=(
+            ("CPU", evolve(BASE.kernels[0][1], kind="math kernel")),
+            ("XLA", fallback),
+        ),
     )
     assert told(compare_tables(table(BASE), table(other))) == [
         ("replaced", "definition", "aten::mm", None),
@@ -116,7 +132,9 @@ def test_a_fallback_is_a_difference_only_where_the_whole_table_says_so():
     """A new operator that uses a fallback both tables have adds no fallback."""
     fallback = ("XLA", ComputedKernel(kind="backend fallback", file="/a/F.cpp", line=1))
     old = evolve(BASE, kernels=(fallback,))
-    new = evolve(BASE, name="aten::new", definition=None, registrations=(), kernels=(fallback,))
+    new = evolve(
+        BASE, name="aten::new", definition=None, registrations=(), kernels=(fallback,)
+    )
     changes = compare_tables(table(old), table(old, new))
     assert "fallback" not in {each.what for each in changes}
 
@@ -131,4 +149,6 @@ def test_changes_read_as_sentences():
 
 def test_a_registry_is_the_same_as_itself():
     """Two readings of one process differ in nothing."""
-    assert compare_tables(read_dispatch_table(), read_dispatch_table(), exact=True) == ()
+    assert (
+        compare_tables(read_dispatch_table(), read_dispatch_table(), exact=True) == ()
+    )

@@ -94,7 +94,9 @@ def test_what_cannot_be_judged_is_refused():
     """Neither a trace nor something callable, or a trace with arguments."""
     with trace_ops() as trace:
         pass
-    with pytest.raises(UsageError, match="takes a trace, a function or a module, not int"):
+    with pytest.raises(
+        UsageError, match="takes a trace, a function or a module, not int"
+    ):
         coverage(3)
     with pytest.raises(UsageError, match="give coverage\\(\\) no arguments"):
         coverage(trace, torch.ones(1))

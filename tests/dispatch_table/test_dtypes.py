@@ -29,14 +29,21 @@ def test_promotion_is_told_from_support():
         **dict.fromkeys(("complex64", "int64"), "supported"),
         **dict.fromkeys(("int32", "int16", "int8", "uint8", "bool"), "promoted"),
     }
-    assert outcomes(probe_dtypes("aten::eq", torch.ones(3), 1)).get("int32") == "supported"
-    assert outcomes(probe_dtypes("aten::argmax", torch.ones(3)))["float32"] == "supported"
+    assert (
+        outcomes(probe_dtypes("aten::eq", torch.ones(3), 1)).get("int32") == "supported"
+    )
+    assert (
+        outcomes(probe_dtypes("aten::argmax", torch.ones(3)))["float32"] == "supported"
+    )
 
 
 def test_only_the_tensors_of_the_first_dtype_change():
     """An index stays an index."""
     found = probe_dtypes(
-        "aten::embedding", torch.ones(4, 2), torch.tensor([0, 3]), dtypes=["float16", "int8"]
+        "aten::embedding",
+        torch.ones(4, 2),
+        torch.tensor([0, 3]),
+        dtypes=["float16", "int8"],
     )
     assert outcomes(found) == {"float16": "supported", "int8": "supported"}
     assert [probe.results for probe in found] == [("float16",), ("int8",)]
@@ -57,7 +64,9 @@ def test_nothing_of_the_program_changes(device):
 @pytest.mark.npu
 def test_on_the_stand_in_support_is_not_certain():
     """CANN would have checked; the stand-in did not."""
-    (probe,) = probe_dtypes("aten::relu", torch.ones(2, device="npu:0"), dtypes=["bool"])
+    (probe,) = probe_dtypes(
+        "aten::relu", torch.ones(2, device="npu:0"), dtypes=["bool"]
+    )
     assert probe.outcome == "supported"
     assert not probe.certain
 
@@ -67,7 +76,10 @@ def test_on_the_stand_in_support_is_not_certain():
     [
         (("aten::ones", [2]), "has no tensor whose dtype could change"),
         (("aten::relu", torch.ones(70_000)), "70000 elements: give smaller ones"),
-        (("_c10d_functional::all_reduce", torch.ones(1), "sum", "0"), "other processes"),
+        (
+            ("_c10d_functional::all_reduce", torch.ones(1), "sum", "0"),
+            "other processes",
+        ),
     ],
 )
 def test_what_is_not_tried_is_said(arguments, sentence):

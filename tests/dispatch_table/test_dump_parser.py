@@ -75,7 +75,10 @@ def test_head_gives_schema_and_definition():
     assert entry.schema == DUMP.splitlines()[1].removeprefix("schema: ")
     assert (entry.definition.file, entry.definition.line) == ("/src/Schema.cpp", 6)
     assert entry.definition.site == "Schema.cpp:6"
-    assert (entry.alias_analysis, entry.alias_analysis_default) == ("CONSERVATIVE", True)
+    assert (entry.alias_analysis, entry.alias_analysis_default) == (
+        "CONSERVATIVE",
+        True,
+    )
     assert entry.kind is OperatorKind.DISPATCHER
 
 
@@ -83,7 +86,11 @@ def test_registrations_keep_every_mark():
     """Alias keys, inactive ones, fallthroughs and both calling conventions are told apart."""
     entry = parse()
     conjugate, cpu, meta, old_meta, autograd = entry.registrations
-    assert (conjugate.fallthrough, conjugate.boxed, conjugate.unboxed) == (True, True, False)
+    assert (conjugate.fallthrough, conjugate.boxed, conjugate.unboxed) == (
+        True,
+        True,
+        False,
+    )
     assert conjugate.signature is None
     assert (cpu.file, cpu.line) == ("/src/a b: c/RegisterCPU_0.cpp", 1297)
     assert (cpu.boxed, cpu.unboxed, cpu.fallthrough) == (True, True, False)
@@ -101,7 +108,9 @@ def test_registered_gives_the_active_one_and_overridden_the_others():
     """A later registration for a key takes the place of the one before it."""
     entry = parse()
     assert entry.registered["Meta"].site == "_meta.py:54"
-    assert [each.site for each in entry.overridden("Meta")] == ["RegisterMeta_0.cpp:1106"]
+    assert [each.site for each in entry.overridden("Meta")] == [
+        "RegisterMeta_0.cpp:1106"
+    ]
 
 
 def test_winners_keep_their_reason():
@@ -158,7 +167,8 @@ def test_an_unknown_registration_line_is_refused(line):
 
 
 @pytest.mark.parametrize(
-    "line", ["CPU: registered at /src/a.cpp:1", "CPU", "CPU: x [kernel] y", "CPU: [kernel"]
+    "line",
+    ["CPU: registered at /src/a.cpp:1", "CPU", "CPU: x [kernel] y", "CPU: [kernel"],
 )
 def test_an_unknown_winner_line_is_refused(line):
     """The same for the computed table."""

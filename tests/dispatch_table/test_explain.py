@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 import torch
-import torch.nn.functional as F
+from torch.nn import functional
 from torch.testing._internal.two_tensor import TwoTensor
 
 from npu_dispatch_inspect import (
@@ -52,7 +52,9 @@ def test_a_composite_is_followed_to_its_kernels(device):
     assert [each.name for each in linear.calls] == ["aten::t", "aten::addmm"]
     assert linear.last.action is StepAction.DECOMPOSES
     multiply = linear.calls[1]
-    key, file = ("CPU", "RegisterCPU") if device == "cpu" else ("PrivateUse1", "RegisterNPU")
+    key, file = (
+        ("CPU", "RegisterCPU") if device == "cpu" else ("PrivateUse1", "RegisterNPU")
+    )
     assert multiply.last.key == key
     assert multiply.last.kernel.site.startswith(file)
     assert explanation.complete
@@ -64,8 +66,8 @@ def test_linear_on_npu_never_calls_npu_linear():
     x = torch.ones(2, 3, device="npu:0")
     w = torch.ones(4, 3, device="npu:0")
     b = torch.ones(4, device="npu:0")
-    assert not calls_operator(F.linear, "npu::npu_linear", x, w, b)
-    assert calls_operator(F.linear, "aten::addmm", x, w, b)
+    assert not calls_operator(functional.linear, "npu::npu_linear", x, w, b)
+    assert calls_operator(functional.linear, "aten::addmm", x, w, b)
     assert calls_operator("aten::linear", torch.ops.aten.matmul, x, w)
 
 
@@ -82,8 +84,7 @@ def test_an_operator_without_npu_kernel_shows_the_fallback_below_it():
 
 
 def test_thread_state_is_part_of_the_answer():
-    """no_grad changes nothing in the keys, inference_mode takes autograd away, autocast
-    comes first and casts."""
+    """Autograd stays under no_grad and goes in inference_mode; autocast comes first."""
     x, w = torch.ones(2, 3), torch.ones(4, 3)
     with torch.no_grad():
         assert explain("aten::linear", x, w).calls[0].first.key == "AutogradCPU"
@@ -98,7 +99,9 @@ def test_thread_state_is_part_of_the_answer():
         "aten::to.dtype",
         "aten::linear",
     ]
-    assert {each.value.dtype for each in call.calls[2].inputs if each.value} == {"bfloat16"}
+    assert {each.value.dtype for each in call.calls[2].inputs if each.value} == {
+        "bfloat16"
+    }
 
 
 def test_a_function_gives_its_calls_in_order():
@@ -227,7 +230,10 @@ def test_not_knowing_is_not_a_no():
         (("aten::conv2d", 1), "Expected a value of type 'Tensor' for argument 'input'"),
         (("aten::add.Tensor", torch.ones(1)), "the argument 'other' is missing"),
         (("aten::add.Tensor", torch.ones(1), "x"), "'other' must be a tensor, not str"),
-        (("aten::relu.default", torch.ones(1), 2), "takes 1 positional arguments, not 2"),
+        (
+            ("aten::relu.default", torch.ones(1), 2),
+            "takes 1 positional arguments, not 2",
+        ),
         (("higher_order::cond", 1), "it is a higher-order operator"),
         (("prim::device", torch.ones(1)), "only TorchScript knows it"),
         ((3,), "takes an operator or a function, not int"),
@@ -258,7 +264,7 @@ def test_an_unknown_operator_is_refused():
 def test_dtypes_belong_to_one_operator():
     """A function has no single dtype to try."""
     with pytest.raises(UsageError, match="dtypes=True tries one operator"):
-        explain(F.linear, torch.ones(2, 3), torch.ones(2, 3), dtypes=True)
+        explain(functional.linear, torch.ones(2, 3), torch.ones(2, 3), dtypes=True)
     explanation = explain("aten::relu", torch.ones(2), dtypes=True)
     assert {probe.outcome for probe in explanation.dtypes} == {"supported", "refused"}
 
@@ -267,9 +273,13 @@ def test_explanations_are_plain_values():
     """They pickle and hash, and print as a tree."""
     explanation = explain("aten::linear", torch.ones(2, 3), torch.ones(4, 3))
     assert pickle.loads(pickle.dumps(explanation)) == explanation
-    assert hash(explanation) == hash(explain("aten::linear", torch.ones(2, 3), torch.ones(4, 3)))
+    assert hash(explanation) == hash(
+        explain("aten::linear", torch.ones(2, 3), torch.ones(4, 3))
+    )
     lines = str(explanation).splitlines()
-    assert lines[0].startswith("aten::linear(f32[2, 3], f32[4, 3])  AutogradCPU decomposes")
+    assert lines[0].startswith(
+        "aten::linear(f32[2, 3], f32[4, 3])  AutogradCPU decomposes"
+    )
     assert lines[1].startswith("  aten::t(f32[4, 3])  AutogradCPU passes on")
     assert any(line.startswith("aten::mm: CPU ") for line in lines)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-import torch.nn.functional as F
+from torch.nn import functional
 
 from npu_dispatch_inspect import UnknownNameError, read_dispatch_table
 from npu_dispatch_inspect.records.registrations import OperatorKind
@@ -66,10 +66,14 @@ def test_what_is_not_there_is_refused_with_a_hint(spelling, hint):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("thing", [F.relu, 3, None, torch.nn.ReLU(), b"aten::relu"])
+@pytest.mark.parametrize(
+    "thing", [functional.relu, 3, None, torch.nn.ReLU(), b"aten::relu"]
+)
 def test_things_that_are_no_operators_are_refused(thing):
     """A Python function is pointed to `explain`."""
-    with pytest.raises(UnknownNameError, match="is not an operator but a Python object"):
+    with pytest.raises(
+        UnknownNameError, match="is not an operator but a Python object"
+    ):
         find_names(thing, KNOWN)
 
 

@@ -10,7 +10,12 @@ import sys
 
 import pytest
 
-from npu_dispatch_inspect import RecordError, load_table, read_dispatch_table, save_table
+from npu_dispatch_inspect import (
+    RecordError,
+    load_table,
+    read_dispatch_table,
+    save_table,
+)
 from npu_dispatch_inspect.dispatch_table.persistence import (
     SCHEMA,
     VERSION,
@@ -23,7 +28,11 @@ from npu_dispatch_inspect.dispatch_table.persistence import (
 def table():
     """Operators of every kind."""
     return read_dispatch_table(
-        "aten::linear", "aten::add", "aten::dropout", "prim::device", "higher_order::cond"
+        "aten::linear",
+        "aten::add",
+        "aten::dropout",
+        "prim::device",
+        "higher_order::cond",
     )
 
 
@@ -36,7 +45,10 @@ def test_a_table_comes_back(table, tmp_path, name):
     assert loaded == table
     assert loaded.keys == table.keys
     assert loaded.environment == table.environment
-    assert loaded["aten::add.Tensor"].computed["NPU"] == table["aten::add.Tensor"].computed["NPU"]
+    assert (
+        loaded["aten::add.Tensor"].computed["NPU"]
+        == table["aten::add.Tensor"].computed["NPU"]
+    )
 
 
 def test_a_whole_registry_comes_back(tmp_path):

@@ -90,7 +90,9 @@ def test_an_unknown_key_is_refused_with_the_nearest():
     entry = read_dispatch_table("aten::add.Tensor").entry("aten::add.Tensor")
     with pytest.raises(UnknownNameError, match="did you mean AutogradCPU"):
         entry.computed["AutogradCUP"]
-    with pytest.raises(UnknownNameError, match=r"no kernel of aten::add\.Tensor for XLA"):
+    with pytest.raises(
+        UnknownNameError, match=r"no kernel of aten::add\.Tensor for XLA"
+    ):
         entry.computed["XLA"]
     assert entry.computed.get("XLA") is None
     assert entry.state("XLA") is KernelState.MISSING

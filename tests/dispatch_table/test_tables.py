@@ -65,7 +65,10 @@ def table():
                 entry(
                     "aten::mm",
                     {"CPU": cpu, "PrivateUse1": own},
-                    [("CPU", "/src/RegisterCPU_0.cpp"), ("PrivateUse1", "/npu/RegisterNPU.cpp")],
+                    [
+                        ("CPU", "/src/RegisterCPU_0.cpp"),
+                        ("PrivateUse1", "/npu/RegisterNPU.cpp"),
+                    ],
                 ),
                 entry("aten::linear", {"CPU": composite, "PrivateUse1": composite}),
                 entry(
@@ -83,7 +86,11 @@ def table():
                 entry("npu::gone", {"CPU": cpu}),
                 entry(
                     "aten::skip",
-                    {"PrivateUse1": winner("backend fallback", "F.cpp:5", fallthrough=True)},
+                    {
+                        "PrivateUse1": winner(
+                            "backend fallback", "F.cpp:5", fallthrough=True
+                        )
+                    },
                     kind=OperatorKind.DANGLING,
                 ),
                 entry(
@@ -151,7 +158,9 @@ def test_operators_are_found_by_who_registered_them(table, file, names):
 
 def test_definitions_implementations_and_fallbacks_are_told_apart(table):
     """The three kinds of registrations have a query each, by key and by file."""
-    assert [each.key for each in table.registrations(file="/npu/")] == ["PrivateUse1"] * 2
+    assert [each.key for each in table.registrations(file="/npu/")] == [
+        "PrivateUse1"
+    ] * 2
     assert [each.operator for each in table.registrations(key="CPU")] == ["aten::mm"]
     assert len(table.definitions(file="Schema.cpp")) == len(table)
     assert table.definitions(file="RegisterNPU.cpp") == ()
@@ -183,9 +192,13 @@ def test_a_group_without_default_overload_says_so():
 
 def test_unknown_words_are_refused(table):
     """States, kinds and keys that do not exist name the ones that do."""
-    with pytest.raises(UnknownNameError, match="choose one of 'own kernel', 'composite'"):
+    with pytest.raises(
+        UnknownNameError, match="choose one of 'own kernel', 'composite'"
+    ):
         table.operators(state="own")
-    with pytest.raises(UnknownNameError, match="choose one of 'dispatcher', 'dangling'"):
+    with pytest.raises(
+        UnknownNameError, match="choose one of 'dispatcher', 'dangling'"
+    ):
         table.operators(kind="jit")
     with pytest.raises(UnknownNameError, match="There is no dispatch key 'TPU'"):
         table.own_kernel("TPU")
@@ -231,7 +244,9 @@ def test_the_counts_of_torch_npu_come_out():
     assert KernelState.MISSING not in counts
     undecomposed = aten.registered_on("CompositeImplicitAutograd").own_kernel("NPU")
     assert len(undecomposed) == 47
-    assert {"aten::matmul", "aten::softmax.int", "aten::where"} <= set(undecomposed.names)
+    assert {"aten::matmul", "aten::softmax.int", "aten::where"} <= set(
+        undecomposed.names
+    )
     assert "aten::linear" not in undecomposed
     assert len(aten.registered_on("AutogradNPU")) == 59
     assert len(read_dispatch_table().namespace("npu")) == 425
