@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -23,6 +24,7 @@ from npu_dispatch_inspect.standin.discover import Needs, discover, exports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import TextIO
 
 __all__ = ["CACHE_VARIABLE", "RUNTIME", "Build", "cache_folder", "find_or_build"]
 
@@ -34,6 +36,7 @@ RUNTIME = "libnpu_dispatch_inspect_standin.so"
 _FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-fvisibility=hidden", "-shared")
 _MANIFEST = "manifest.json"
 _BUILDING = ".building-"
+_LOCK = ".lock"
 _ABANDONED_AFTER_SECONDS = 3600.0
 
 
@@ -86,24 +89,18 @@ def find_or_build(torch_npu: Path, torch: Path, version: str) -> Build:
     if found is not None:
         return found
     compiler = _compiler()
-    needs = discover(torch_npu, torch)
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        _sweep(cache)
-        # Aside, then renamed: other processes see a whole build or none.
-        scratch = Path(tempfile.mkdtemp(prefix=_BUILDING, dir=cache))
+        lock = (cache / _LOCK).open("w")
     except OSError as error:
-        message = (
-            f"The stand-in cannot write to its cache folder {cache} "
-            f"({error.strerror}); set {CACHE_VARIABLE} to a folder that can be written."
-        )
-        raise StandInError(message) from error
-    try:
-        _compile(scratch, needs, compiler, version)
-        _publish(scratch, folder)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-    found = _read(folder)
+        raise _unwritable(cache, error) from error
+    with lock:
+        # The ranks of a job start together: one builds, the others wait for it.
+        _wait_for(lock)
+        found = _read(folder)
+        if found is None:
+            _build(folder, discover(torch_npu, torch), compiler, version)
+            found = _read(folder)
     if found is None:
         message = (
             f"The stand-in's build in {folder} vanished or is damaged; remove that "
@@ -111,6 +108,38 @@ def find_or_build(torch_npu: Path, torch: Path, version: str) -> Build:
         )
         raise StandInError(message)
     return found
+
+
+def _build(folder: Path, needs: Needs, compiler: list[str], version: str) -> None:
+    """Build aside and rename, so that others see a whole build or none."""
+    cache = folder.parent
+    try:
+        _sweep(cache)
+        scratch = Path(tempfile.mkdtemp(prefix=_BUILDING, dir=cache))
+    except OSError as error:
+        raise _unwritable(cache, error) from error
+    try:
+        _compile(scratch, needs, compiler, version)
+        _publish(scratch, folder)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _unwritable(cache: Path, error: OSError) -> StandInError:
+    return StandInError(
+        f"The stand-in cannot write to its cache folder {cache} ({error.strerror}); set "
+        f"{CACHE_VARIABLE} to a folder that can be written."
+    )
+
+
+def _wait_for(lock: TextIO) -> None:
+    """Wait until this process may build; the system lets go of a killed one's lock."""
+    import fcntl
+
+    # Where files cannot be locked (some network shares), several build at once: a
+    # waste, but safe, because each renames a build of its own.
+    with contextlib.suppress(OSError):
+        fcntl.flock(lock, fcntl.LOCK_EX)
 
 
 def _sources() -> list[Path]:

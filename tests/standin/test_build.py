@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -39,6 +40,15 @@ def cache_fixture(tmp_path):
     return tmp_path / "cache"
 
 
+@pytest.fixture(name="built")
+def built_fixture(run, cache):
+    """The folder of a finished build in the cache, copied from the usual one."""
+    usual = Path(run(LOAD).out.strip())
+    folder = cache / "standin" / usual.name
+    shutil.copytree(usual, folder)
+    return folder
+
+
 @pytest.fixture(name="attempt")
 def attempt_fixture(run, cache):
     """Return what load() says with an empty cache."""
@@ -59,7 +69,7 @@ def script(path, text):
 
 def builds(cache):
     """Names of what lies in the cache: finished builds, and what is being built."""
-    names = [path.name for path in (cache / "standin").iterdir()]
+    names = {path.name for path in (cache / "standin").iterdir()} - {".lock"}
     return (
         [name for name in names if name.startswith("torch_npu-")],
         [name for name in names if not name.startswith("torch_npu-")],
@@ -76,18 +86,17 @@ def test_a_build_is_made_once_and_found_again(run, cache):
     assert left == []
 
 
-def test_a_changed_source_is_another_build(run, cache):
+def test_a_changed_build_is_another_one(run, cache, built):
     """The build's name follows from all that went into it, so nothing stale is used."""
     change = "from npu_dispatch_inspect.standin import build; build._FLAGS += ('-DX',);"
-    first = run(LOAD, NPU_DISPATCH_INSPECT_CACHE=cache)
-    second = run(change + LOAD, NPU_DISPATCH_INSPECT_CACHE=cache)
-    assert first.out != second.out
+    changed = run(change + LOAD, NPU_DISPATCH_INSPECT_CACHE=cache)
+    assert changed.out.strip() != str(built)
+    assert len(builds(cache)[0]) == 2
 
 
-def test_the_manifest_says_what_is_provided(run, cache):
+def test_the_manifest_says_what_is_provided(built):
     """Every function torch_npu asks for is listed next to the libraries."""
-    folder = Path(run(LOAD, NPU_DISPATCH_INSPECT_CACHE=cache).out.strip())
-    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    manifest = json.loads((built / "manifest.json").read_text(encoding="utf-8"))
     assert {"aclrtMalloc", "aclnnAddmm", "HcclAllReduce"} <= set(manifest["symbols"])
     assert {"libascendcl.so", "libhccl.so", "libopapi.so"} <= set(manifest["libraries"])
 
@@ -129,18 +138,17 @@ def test_left_overs_of_killed_builds_are_swept(run, cache):
 
 
 @pytest.mark.parametrize("damage", ["truncate", "remove", "manifest"])
-def test_a_damaged_build_is_replaced(run, cache, damage):
+def test_a_damaged_build_is_replaced(run, cache, built, damage):
     """A library or manifest that is not as it was written is built again."""
-    folder = Path(run(LOAD, NPU_DISPATCH_INSPECT_CACHE=cache).out.strip())
-    library = folder / "lib64" / "libhccl.so"
+    library = built / "lib64" / "libhccl.so"
     size = library.stat().st_size
     if damage == "truncate":
         os.truncate(library, 100)
     elif damage == "remove":
         library.unlink()
     else:
-        os.truncate(folder / "manifest.json", 20)
-    assert run(LOAD, NPU_DISPATCH_INSPECT_CACHE=cache).out.strip() == str(folder)
+        os.truncate(built / "manifest.json", 20)
+    assert run(LOAD, NPU_DISPATCH_INSPECT_CACHE=cache).out.strip() == str(built)
     assert library.stat().st_size == size
     assert builds(cache)[1] == []
 
