@@ -39,8 +39,8 @@ MAX_NODES = 65_536
 forward call. Without a bound a streamed trace would not stay small."""
 MAX_SPECS = 65_536
 
-KeyReader = Callable[[Any, Any], "tuple[tuple[str, ...], KernelChoice | None]"]
-"""Turns (operator, recorded key set) into key names and the kernel they reach."""
+KeyReader = Callable[[Any, Any], tuple[tuple[str, ...], tuple[KernelChoice, ...]]]
+"""Turns (operator, recorded key set) into key names and the kernels on the way."""
 
 
 class Builder:
@@ -83,7 +83,7 @@ class Builder:
             thread: (first_node, _Node(-1, "", Scope(thread)))
         }
         self._noted: dict[int, int] = {}
-        self._keys: dict[Any, tuple[tuple[str, ...], KernelChoice | None]] = {}
+        self._keys: dict[Any, tuple[tuple[str, ...], tuple[KernelChoice, ...]]] = {}
 
     def records(self, rows: Iterable[Row], ahead: Iterable[Row] = ()) -> list[OpRecord]:
         """Records of rows, which come in the order in which the calls began.
@@ -111,7 +111,7 @@ class Builder:
             if made_in is not None and not scope.in_engine:
                 owner = made_in
         self._note_node(row, owner)
-        keys, kernel = self._read(op, keyset)
+        keys, path = self._read(op, keyset)
         compiled = _frames.compiled(marks)
         return OpRecord(
             index=index,
@@ -133,7 +133,7 @@ class Builder:
             source=source if self._full else None,
             autograd_node=node or None,
             keys=keys,
-            kernel=kernel,
+            path=path,
             start_ns=start - self._started if start else None,
             duration_ns=end - start if start and end else None,
             exception=ExceptionRecord(type=error[0], message=error[1])
@@ -206,9 +206,9 @@ class Builder:
 
     def _read(
         self, op: Any, keyset: Any
-    ) -> tuple[tuple[str, ...] | None, KernelChoice | None]:
+    ) -> tuple[tuple[str, ...] | None, tuple[KernelChoice, ...]]:
         if keyset is None or self._read_keys is None:
-            return None, None
+            return None, ()
         key = (op, keyset)
         if key not in self._keys:
             self._keys[key] = self._read_keys(op, keyset)

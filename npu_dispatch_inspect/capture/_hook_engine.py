@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from npu_dispatch_inspect._torch_private import dispatcher, redispatch
+from npu_dispatch_inspect._torch_private import redispatch
 from npu_dispatch_inspect.capture._dispatcher_hook import DispatcherHook
-from npu_dispatch_inspect.dispatch_table.dump_parser import DumpParser
+from npu_dispatch_inspect.dispatch_table.path import Walker
 from npu_dispatch_inspect.records import KernelChoice
-from npu_dispatch_inspect.records.registrations import KeyNames
 
 __all__ = ["DispatcherEngine", "read_keys"]
 
@@ -22,22 +21,20 @@ class DispatcherEngine(DispatcherHook):
     nesting = True
 
     @staticmethod
-    def read_keys(op: Any, raw: int) -> tuple[tuple[str, ...], KernelChoice | None]:
+    def read_keys(
+        op: Any, raw: int
+    ) -> tuple[tuple[str, ...], tuple[KernelChoice, ...]]:
         """See `read_keys`."""
         return read_keys(op, raw)
 
 
-def read_keys(op: Any, raw: int) -> tuple[tuple[str, ...], KernelChoice | None]:
-    """Names of the keys alive in a recorded call, and the kernel it reached first.
+def read_keys(op: Any, raw: int) -> tuple[tuple[str, ...], tuple[KernelChoice, ...]]:
+    """Names of the keys alive in a recorded call, and the kernels on its way.
 
-    The kernel is looked up when somebody asks: it is the one in the tables at
+    The kernels are looked up when somebody asks: they are those in the tables at
     that moment. None where the tables have none, as for a higher-order operator.
     """
     keys = redispatch.live_keys(raw)
     if not keys or not hasattr(op, "_schema"):
-        return keys, None
-    table = dispatcher.computed_dump(op.name())
-    found = DumpParser(KeyNames(names=keys)).kernel_for(table, keys[0])
-    if found is None:
-        return keys, None
-    return keys, KernelChoice(key=keys[0], kind=found.kind, site=found.site)
+        return keys, ()
+    return keys, Walker().kernels(op.name(), keys)

@@ -12,6 +12,7 @@ from npu_dispatch_inspect.records import (
     Constant,
     Environment,
     OpRecord,
+    SourceLocation,
     TensorSpec,
     Value,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "module_text",
     "op_table",
     "op_text",
+    "source_text",
     "table",
     "value_text",
 ]
@@ -152,10 +154,15 @@ def module_text(record: OpRecord) -> str:
 
 def line_text(record: OpRecord) -> str:
     """``net.py:12``; empty where it is not known."""
-    if record.source is None:
+    return source_text(record.source)
+
+
+def source_text(source: SourceLocation | None) -> str:
+    """``net.py:12``; empty where it is not known."""
+    if source is None:
         return ""
     # The path's last part only: where the program lies differs by machine.
-    return f"{PurePath(record.source.file).name}:{record.source.line}"
+    return f"{PurePath(source.file).name}:{source.line}"
 
 
 def environment_line(environment: Environment) -> str:

@@ -99,12 +99,19 @@ class OpRecord:
     """Name of the autograd node that made a backward call: ``"AddmmBackward0"``."""
     keys: tuple[str, ...] | None = None
     """Dispatch keys alive, highest first; None where they were not observed."""
-    kernel: KernelChoice | None = None
+    path: tuple[KernelChoice, ...] = ()
+    """Kernels in the order in which the call met them; the last one did the work or
+    called other operators. Empty where they were not observed."""
     start_ns: int | None = None
     """Host time in nanoseconds since the block began."""
     duration_ns: int | None = None
     """Host time in nanoseconds inside the call: dispatch, not device time."""
     exception: ExceptionRecord | None = None
+
+    @property
+    def kernel(self) -> KernelChoice | None:
+        """The kernel that the call reached first; None where it was not observed."""
+        return self.path[0] if self.path else None
 
     @property
     def qualified_name(self) -> str:

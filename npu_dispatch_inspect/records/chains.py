@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""One call followed down to what it launched, as a record."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+
+from attrs import frozen
+
+from npu_dispatch_inspect.records.logs import AclnnRecord, OpPluginCall, TaskRecord
+from npu_dispatch_inspect.records.ops import OpRecord
+
+__all__ = ["ChainNode", "Launch", "Verdict"]
+
+
+class Verdict(enum.Enum):
+    """What a call came to. Each value reads as the answer to "how did it run?"."""
+
+    ACLNN = "aclnn"
+    """Its own kernel launched aclnn operators."""
+    ACLNN_VIA = "aclnn through another operator"
+    """Its own kernel called other operators, and those launched."""
+    ACLOP = "aclop"
+    """It ran as an aclop (OpCommand), compiled per shape."""
+    CPU_FALLBACK = "CPU fallback"
+    """No NPU kernel: the registered fallback copies to the CPU and back."""
+    HIDDEN_CPU = "computed on CPU inside the kernel"
+    """It has an NPU kernel, and that kernel computed on the CPU."""
+    NO_LAUNCH = "view or no launch"
+    """It returned a view, or memory that nothing was computed for."""
+    COMPOSITE = "composite"
+    """It has no kernel of its own for this backend: other operators do the work."""
+    KERNEL = "kernel"
+    """A kernel of another backend (CPU, CUDA, ...) ran."""
+    COPY = "copy"
+    """Data moved between host and device, or within it, without an aclnn launch."""
+    UNKNOWN = "unknown"
+    """What was recorded does not decide it."""
+
+
+@frozen(kw_only=True)
+class Launch:
+    """One aclnn launch and what the queue made of it."""
+
+    record: AclnnRecord
+    task: TaskRecord | None = None
+    """None where the queue is off, its lines were not captured, or the launch was
+    synchronous."""
+
+    @property
+    def name(self) -> str:
+        """``"aclnnAddmm"``."""
+        return self.record.name
+
+
+@frozen(kw_only=True)
+class ChainNode:
+    """One call, what it called, and what it launched itself."""
+
+    op: OpRecord
+    verdict: Verdict
+    why: str
+    """The fact that decided the verdict, as one sentence."""
+    op_plugin: tuple[OpPluginCall, ...] = ()
+    """op_plugin functions that this call entered itself."""
+    launches: tuple[Launch, ...] = ()
+    """Launches that this call made itself, not those of the calls inside it."""
+    children: tuple[ChainNode, ...] = ()
+    by_logger: bool = False
+    """torch_npu's logger made this call to print a 0-dim tensor's value: without log
+    capture it would not have run."""
+
+    def walk(self) -> Iterator[ChainNode]:
+        """This call and everything below it, in the order of the calls."""
+        pending = [self]
+        while pending:
+            node = pending.pop()
+            yield node
+            pending.extend(reversed(node.children))
+
+    def all_launches(self) -> tuple[Launch, ...]:
+        """Launches of this call and of everything inside it, in order."""
+        found = [launch for node in self.walk() for launch in node.launches]
+        return tuple(sorted(found, key=lambda launch: launch.record.index))
