@@ -23,13 +23,17 @@ def replace_frame_functions(
 ) -> Callable[[], None]:
     """Put other functions where Dynamo's wrappers of compiled code call its own.
 
-    ``make`` is given a lookup of the functions there are, by name, and returns
-    the replacements. Names it may ask for: `set_eval_frame`, called with None
-    before code that is not to be compiled, a finished graph for one, and with a
-    callback before code that is; `_stance`, whose `stance` is "force_eager" where
-    nothing is compiled; `_is_skip_guard_eval_unsafe_stance` and
-    `set_skip_guard_eval_unsafe`, called when a compiled function is entered,
-    the second again when it is left. Seen in 2.6 to 2.14.
+    ``make`` is given a lookup of what the module has, by name, and returns
+    replacements. What it may ask for:
+
+    * `_maybe_set_eval_frame`, called with a callback before code that may be
+      compiled, and with None before code that is to run as it is (a finished graph,
+      for one) and where all is over. Seen in 2.6 to 2.14, from 2.7 on under the
+      name of `set_eval_frame` as well.
+    * `_is_skip_guard_eval_unsafe_stance`, called when a compiled function is
+      entered. 2.6 calls it elsewhere too, and needs no replacement: its wrapper does
+      not restore the thread's keys.
+    * `_stance`, whose `stance` is "force_eager" where nothing is compiled.
 
     Returns the function that restores them.
     """
@@ -37,8 +41,8 @@ def replace_frame_functions(
     sys.modules["torch._dynamo.trace_rules"].get_tensor_method()
     namespace = vars(sys.modules[_MODULE])
     replaced = make(namespace.__getitem__)
-    if namespace.get("_maybe_set_eval_frame") is namespace["set_eval_frame"]:
-        replaced["_maybe_set_eval_frame"] = replaced["set_eval_frame"]
+    if "set_eval_frame" not in namespace:
+        replaced = {"_maybe_set_eval_frame": replaced["_maybe_set_eval_frame"]}
     before = {name: namespace[name] for name in replaced}
     namespace.update(replaced)
     return lambda: namespace.update(before)

@@ -8,7 +8,9 @@ it. A kernel on it sees every call of the operator first and passes it on.
 
 from __future__ import annotations
 
+import ctypes
 import functools
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
@@ -19,6 +21,7 @@ from torch.library import fallthrough_kernel
 __all__ = [
     "GENERIC_KEY",
     "argument_kinds",
+    "below",
     "call_keys",
     "exclude_generic_key",
     "exclude_key_no_longer",
@@ -28,11 +31,11 @@ __all__ = [
     "included_generic_key",
     "inherited",
     "is_generic_key_excluded",
-    "keys_below",
     "keys_without_modes",
     "leave",
     "live_keys",
     "missing_features",
+    "raw_keys",
     "redispatcher",
     "register_higher_order",
     "register_kernels",
@@ -90,18 +93,29 @@ def _key_set() -> torch._C.DispatchKeySet:
     return torch._C.DispatchKeySet(_key())
 
 
-def keys_below(keyset: torch._C.DispatchKeySet) -> torch._C.DispatchKeySet:
-    """The keys that are left once our kernel has seen the call; 2.1 to 2.14."""
-    return keyset & torch._C._dispatch_keyset_full_after(_key())
+below: dict[int, torch._C.DispatchKeySet] = {}
+"""Raw key set of a call -> the keys that are left once our kernel has seen it.
+
+Looking here costs two thirds of making the set anew each time; and 2.6 cannot make
+a key set of its raw form.
+"""
+
+
+def raw_keys(keyset: torch._C.DispatchKeySet) -> int:
+    """The raw form of a key set, and its entry in `below`; 2.6 to 2.14."""
+    raw = int(keyset.raw_repr())
+    if raw not in below:
+        below[raw] = keyset & torch._C._dispatch_keyset_full_after(_key())
+    return raw
 
 
 def live_keys(raw: int) -> tuple[str, ...]:
-    """Names of the keys in a raw key set, highest first, ours left out.
+    """Names of the keys in a raw key set of this process, highest first, but ours.
 
     The dispatcher masks out what falls through for the operator, so the first
-    name is the key whose kernel runs. Raw forms seen in 2.6 to 2.14.
+    name is the key whose kernel runs. Seen in 2.6 to 2.14.
     """
-    keyset = keys_below(torch._C.DispatchKeySet.from_raw_repr(raw))
+    keyset = below[raw]
     names: list[str] = []
     while (key := keyset.highestPriorityTypeId()) != torch._C.DispatchKey.Undefined:
         names.append(str(torch._C._dispatch_key_name(key)))
@@ -212,9 +226,15 @@ def leave(name: str, value: object) -> None:
     """Keep an object with this thread, and with the autograd threads it sets to work.
 
     `_stash_obj_in_tls`, part of the state that torch hands to the threads which
-    run a backward pass. Seen in 2.1 to 2.14.
+    run a backward pass. Seen in 2.6 to 2.14; 2.6 forgets to count the reference it
+    keeps, which frees the object under its users.
     """
+    if inherited(name) is value:
+        return
+    references = sys.getrefcount(value)
     torch._C._stash_obj_in_tls(name, value)
+    if sys.getrefcount(value) == references:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
 
 
 def inherited(name: str) -> Any | None:
@@ -243,7 +263,7 @@ def keys_without_modes(tensor: torch.Tensor) -> int:
         key = torch._C._dispatch_key_parse(name)
         if not own.has(key):
             keyset = keyset.remove(key)
-    return int(keyset.raw_repr())
+    return raw_keys(keyset)
 
 
 def higher_order_keys(
@@ -252,7 +272,8 @@ def higher_order_keys(
     """Raw key set of a higher-order call, and the key to go on with; 2.4 to 2.14."""
     compute: Callable[..., Any] = torch._ops._compute_keyset
     keyset = compute(args, kwargs, op.non_fallthrough_keys)
-    return int(keyset.raw_repr()), keys_below(keyset).highestPriorityTypeId()
+    raw = raw_keys(keyset)
+    return raw, below[raw].highestPriorityTypeId()
 
 
 def register_higher_order(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.torch_version import TorchVersion
 
 __all__ = [
     "note_wrapped_numbers",
@@ -15,6 +16,10 @@ __all__ = [
     "replace_subclass_makers",
     "take_number",
 ]
+
+
+_READS_UINT64 = TorchVersion(torch.__version__) >= (2, 13)
+"""Whether torch can turn a number beyond int64 into one of Python's; 2.6 cannot."""
 
 
 def replace_overload_call(
@@ -59,9 +64,11 @@ def note_wrapped_numbers(here: Any) -> Callable[[], None]:
             if "_wrapped_number" in known:
                 here.seen.numbers.append(tensor)
                 return known["_wrapped_number"]
-            if level() is not None and is_transformed(tensor):
-                # It has no memory to read a number from, torch would fail. It
-                # goes to the kernel as the tensor it is.
+            if (level() is not None and is_transformed(tensor)) or (
+                tensor.dtype is torch.uint64 and not _READS_UINT64
+            ):
+                # Torch would fail: a transformed tensor has no memory to read a
+                # number from. It goes to the kernel as the tensor it is.
                 return tensor
             here.seen.numbers.append(tensor)
             raise AttributeError

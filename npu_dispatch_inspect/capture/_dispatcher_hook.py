@@ -152,24 +152,19 @@ class _Kernels:
 
 _kernels = _Kernels()
 
-_below: dict[int, Any] = {}
-"""Raw key set of a call -> the key set to go on with: two thirds of the price of
-making it anew each time."""
-
 
 def _kernel(op: Any) -> Callable[..., Any]:
     """The kernel for one operator; everything it needs per call is bound here."""
     run = redispatch.redispatcher(op)
     restore = restorer(op)
-    keys_below = redispatch.keys_below
-    below = _below.get
+    below, raw_keys = redispatch.below.get, redispatch.raw_keys
     here = thread
 
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         raw = keyset.raw_repr()
         keys = below(raw)
         if keys is None:
-            keys = _below[raw] = keys_below(keyset)
+            keys = below(raw_keys(keyset))
         seen = here.seen
         calls = seen.calls or calls_here()
         if seen.numbers:
@@ -213,7 +208,8 @@ def _mark(op: Any) -> Callable[..., Any] | None:
     run = redispatch.redispatcher(op)
 
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-        result = run(redispatch.keys_below(keyset), *args, **kwargs)
+        keys = redispatch.below[redispatch.raw_keys(keyset)]
+        result = run(keys, *args, **kwargs)
         if calls_here() is not None:
             follow(args[0])
         return result
