@@ -15,7 +15,11 @@ import pytest
 from npu_dispatch_inspect import standin
 from npu_dispatch_inspect.standin.checks import check_no_cann
 
-SET_BY_OTHERS = {"PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR"}
+SET_BY_OTHERS = {
+    "PYTEST_CURRENT_TEST",
+    "TORCHINDUCTOR_CACHE_DIR",
+    "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR",
+}
 """Variables that pytest and torch's compiler set while tests run."""
 HAS_NPU = find_spec("torch_npu") is not None
 
@@ -65,6 +69,7 @@ def _state():
     import torch.nn.modules.module as module
     from torch.utils import _python_dispatch as modes
 
+    scopes = sys.modules.get("npu_dispatch_inspect.capture._scopes")
     return {
         "dispatch mode stack": torch._C._len_torch_dispatch_stack(),
         "function mode stack": torch._C._len_torch_function_stack(),
@@ -83,7 +88,9 @@ def _state():
         "autocast": torch.is_autocast_enabled("cpu"),
         "stdout": os.fstat(1).st_ino,
         "stderr": os.fstat(2).st_ino,
-        "environment": dict(os.environ),
+        "scopes": dict(getattr(scopes, "current_scopes", {})),
+        "tracers": getattr(scopes, "_users", 0),
+        **{f"${name}": text for name, text in os.environ.items() if name not in SET_BY_OTHERS},
     }
 
 
@@ -97,8 +104,9 @@ def leak_guard(monkeypatch):
     yield
     monkeypatch.undo()
     after = _state()
-    for each in (before, after):
-        for name in SET_BY_OTHERS:
-            each["environment"].pop(name, None)
-    left = {name: (before[name], after[name]) for name in before if before[name] != after[name]}
+    left = {
+        name: (before.get(name), after.get(name))
+        for name in before.keys() | after.keys()
+        if before.get(name) != after.get(name)
+    }
     assert not left, f"the test left something behind: {left}"

@@ -332,6 +332,8 @@ def untrack() -> None:
 def region(name: str) -> Iterator[None]:
     """Label the calls made inside the block; costs next to nothing untraced.
 
+    In a function that is compiled by `torch.compile` it does nothing.
+
     Args:
         name: the label, as `OpTrace.in_region` matches it.
 
@@ -344,7 +346,9 @@ def region(name: str) -> Iterator[None]:
         >>> trace.in_region("scale").names
         ('aten::ones', 'aten::mul')
     """
-    if not _users:
+    # First: Dynamo takes it for a constant, so that the label neither breaks the
+    # graph nor has it compiled again when a tracer comes or goes.
+    if torch.compiler.is_compiling() or not _users:
         yield
         return
     thread = threading.get_ident()

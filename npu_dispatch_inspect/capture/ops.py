@@ -279,7 +279,7 @@ class _Run:
                     truncated=self.recorder.truncated,
                     notes=self._all_notes(),
                 )
-            except OSError as error:
+            except Exception as error:  # noqa: BLE001 - the program's own result is not lost
                 self.recorder.fault("The file of this trace is not whole", error)
         self.finished = True
 
