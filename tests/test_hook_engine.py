@@ -6,6 +6,7 @@ from __future__ import annotations
 import torch
 
 from npu_dispatch_inspect import trace_ops
+from npu_dispatch_inspect._torch_private import redispatch
 from npu_dispatch_inspect.capture._hook_engine import read_keys
 
 
@@ -14,7 +15,7 @@ def raw(*names):
     keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
     for name in names:
         keys = keys.add(torch._C._dispatch_key_parse(name))
-    return keys.raw_repr()
+    return redispatch.raw_keys(keys)
 
 
 def test_keys_are_named_highest_first():
@@ -26,20 +27,28 @@ def test_keys_are_named_highest_first():
     assert keys == ("AutocastCPU", "AutogradCPU", "CPU")
 
 
-def test_kernel_is_the_winner_for_the_first_key():
-    """Kind and site are those of the computed table."""
+def test_kernels_are_the_winners_on_the_way():
+    """Each kernel that passes the call on, and the one at which it ends."""
     _, composite = read_keys(torch.ops.aten.linear.default, raw("AutogradCPU"))
-    _, backend = read_keys(torch.ops.aten.addmm.default, raw())
-    assert (composite.key, composite.kind) == ("AutogradCPU", "math kernel")
-    assert composite.site.startswith("RegisterCompositeImplicitAutograd")
-    assert (backend.key, backend.kind) == ("CPU", "kernel")
+    _, both = read_keys(torch.ops.aten.addmm.default, raw("AutogradCPU"))
+    assert [(each.key, each.kind) for each in composite] == [
+        ("AutogradCPU", "math kernel")
+    ]
+    assert composite[0].site.startswith("RegisterCompositeImplicitAutograd")
+    assert [(each.key, each.kind) for each in both] == [
+        ("AutogradCPU", "autograd kernel"),
+        ("CPU", "kernel"),
+    ]
 
 
 def test_no_kernel_in_the_tables():
-    """A higher-order operator, or a key without a kernel, gives None."""
+    """A higher-order operator and a call without a key have none."""
     cond = torch.ops.higher_order.cond
-    assert read_keys(cond, raw("AutogradCPU"))[1] is None
-    assert read_keys(torch.ops.aten.sin.default, 0) == ((), None)
+    nothing = redispatch.raw_keys(
+        torch._C.DispatchKeySet(torch._C.DispatchKey.Undefined)
+    )
+    assert read_keys(cond, raw("AutogradCPU"))[1] == ()
+    assert read_keys(torch.ops.aten.sin.default, nothing) == ((), ())
 
 
 def test_every_key_of_a_trace_has_a_kernel():

@@ -18,7 +18,7 @@ __all__ = [
 ]
 
 
-_READS_UINT64 = TorchVersion(torch.__version__) >= (2, 13)
+_READS_UINT64 = bool(TorchVersion(torch.__version__) >= "2.13")
 """Whether torch can turn a number beyond int64 into one of Python's; 2.6 cannot."""
 
 
