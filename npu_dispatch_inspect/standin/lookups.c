@@ -79,8 +79,27 @@ static int is_stand_in(void *handle)
            dlsym(handle, "ndi_missing_name") != NULL;
 }
 
+/*
+ * A function that fails on purpose, so that what torch_npu makes of an error of
+ * the device can be seen. NPU_DISPATCH_INSPECT_STANDIN_FAIL names it: it is asked
+ * for when torch_npu first looks the name up.
+ */
+static int fails(void)
+{
+    ndi_set_error("%s was told to fail", getenv("NPU_DISPATCH_INSPECT_STANDIN_FAIL"));
+    return NDI_AICORE_ERROR;
+}
+
+static int is_to_fail(const char *name)
+{
+    const char *chosen = getenv("NPU_DISPATCH_INSPECT_STANDIN_FAIL");
+    return chosen && strcmp(chosen, name) == 0;
+}
+
 static void *watched_dlsym(void *handle, const char *name)
 {
+    if (is_to_fail(name) && is_stand_in(handle))
+        return __extension__(void *)fails;
     void *found = dlsym(handle, name);
     if (!found && is_stand_in(handle)) {
         note_missing(name);

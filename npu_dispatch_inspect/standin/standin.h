@@ -15,6 +15,7 @@ enum {
     NDI_INVALID_PARAM = 107000,
     NDI_CONTEXT_NULL = 107002,
     NDI_OUT_OF_MEMORY = 207001,
+    NDI_AICORE_ERROR = 507015, /* an operator failed on the device */
 };
 
 /* What kind of device the process was told it has; filled in when loaded. */
