@@ -16,7 +16,14 @@ from npu_dispatch_inspect.errors import UsageError
 from npu_dispatch_inspect.records import Phase, TensorSpec, tensors_in
 from npu_dispatch_inspect.records.values import DTYPE_ABBREVIATIONS
 
-__all__ = ["CallPattern", "call_pattern", "overload_of", "tensors_of"]
+__all__ = [
+    "CallPattern",
+    "as_phase",
+    "call_name",
+    "call_pattern",
+    "overload_of",
+    "tensors_of",
+]
 
 _FULL_DTYPES = {short: full for full, short in DTYPE_ABBREVIATIONS.items()}
 _OTHER_DTYPES = re.compile(r"(q?u?int|bits|float|complex)\d\w*")
@@ -207,7 +214,7 @@ def call_pattern(
         and overload is None
         and any(each in operator for each in "*?["),
         regex=regex,
-        phase=None if phase is None else _phase(phase),
+        phase=None if phase is None else as_phase(phase),
         module=module,
         region=region,
         dtype=None if dtype is None else _dtype(dtype),
@@ -232,6 +239,33 @@ def tensors_of(call: Any) -> tuple[TensorSpec, ...]:
     return tensors_in((values, getattr(call, "outputs", None) or ()))
 
 
+def call_name(value: object) -> tuple[str, str] | None:
+    """Operator and overload of a name or a ``torch.ops`` object; None for others."""
+    text = _spelled(value)
+    if not text.strip() or (not isinstance(value, str) and "::" not in text):
+        return None
+    base, dot, overload = text.partition(".")
+    if dot and "::" in base:
+        return base, overload
+    return text, "default"
+
+
+def _spelled(value: object) -> str:
+    """``"aten::sum.dim_IntList"``; empty text for what is no operator."""
+    if isinstance(value, str):
+        text = value
+    elif type(value).__module__.split(".")[0] == "torch":
+        # torch.ops.aten.sum and torch.ops.aten.sum.dim_IntList print as their names.
+        text = str(value)
+    else:
+        return ""
+    dotted = _DOTTED.fullmatch(text)
+    if dotted is not None:
+        overload = f".{dotted[3]}" if dotted[3] else ""
+        return f"{dotted[1]}::{dotted[2]}{overload}"
+    return text
+
+
 def _operator(name: object) -> tuple[str, str | None, re.Pattern[str] | None]:
     """Name, overload, regular expression."""
     if isinstance(name, re.Pattern):
@@ -239,32 +273,25 @@ def _operator(name: object) -> tuple[str, str | None, re.Pattern[str] | None]:
             msg = "A regular expression over names is one of text, not of bytes."
             raise UsageError(msg)
         return name.pattern, None, name
-    if isinstance(name, str):
-        text = name
-    elif type(name).__module__.split(".")[0] == "torch":
-        # torch.ops.aten.sum and torch.ops.aten.sum.dim_IntList print as their names.
-        text = str(name)
-        space = getattr(name, "namespace", None)
-        if _DOTTED.fullmatch(text) is None and isinstance(space, str):
-            text = f"{space}::{text}"
-    else:
-        text = ""
-    dotted = _DOTTED.fullmatch(text)
-    if dotted is not None:
-        return f"{dotted[1]}::{dotted[2]}", dotted[3], None
-    if not text.strip() or (not isinstance(name, str) and "::" not in text):
+    found = call_name(name)
+    if found is None:
         msg = (
             f"{name!r} is no operator: write its name ('aten::addmm'), a glob "
             f"('npu::*'), re.compile(...), torch.ops.aten.addmm, or op(...)."
         )
         raise UsageError(msg)
-    base, dot, overload = text.partition(".")
-    if dot and "::" in base and not any(each in text for each in "*?["):
-        return base, overload, None
-    return text, None, None
+    text = _spelled(name)
+    if any(each in text for each in "*?["):
+        return text, None, None
+    return found[0], found[1] if "." in text else None, None
 
 
-def _phase(phase: Phase | str) -> Phase:
+def as_phase(phase: Phase | str) -> Phase:
+    """A phase from its word.
+
+    Raises:
+        UsageError: there is no such phase.
+    """
     try:
         return Phase(phase)
     except ValueError:

@@ -39,12 +39,20 @@ def requirement(text: str) -> str:
 
 
 def holds(wanted: str, version: str | None, package: str) -> bool:
-    """Whether a version fulfils a requirement; none fulfils none.
+    """Whether a version fulfils a requirement.
+
+    torch_npu may not be there, and then fulfils none; torch always is.
 
     Raises:
-        UsageError: the version cannot be read.
+        UsageError: the version is not known or cannot be read.
     """
     if version is None:
+        if package == "torch":
+            msg = (
+                "A pattern asks for torch's version, which this trace does not tell: "
+                "leave torch= out."
+            )
+            raise UsageError(msg)
         return False
     release = _RELEASE.match(version)
     if release is None:

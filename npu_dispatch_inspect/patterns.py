@@ -43,9 +43,12 @@ __all__ = [
     "Then",
     "any_order",
     "as_pattern",
+    "as_patterns",
     "op",
     "optional",
     "resolve",
+    "single_calls",
+    "then",
 ]
 
 MAX_ANY_ORDER = 8
@@ -59,11 +62,11 @@ class Pattern:
 
     def __rshift__(self, other: object) -> Then:
         """This, then the other."""
-        return _then(self, other)
+        return then(self, other)
 
     def __rrshift__(self, other: object) -> Then:
         """The other, then this."""
-        return _then(other, self)
+        return then(other, self)
 
     def __and__(self, other: object) -> AllOf:
         """Both, in any order."""
@@ -338,6 +341,20 @@ def single_calls(pattern: Pattern) -> tuple[Call, ...] | None:
     return None
 
 
+def as_patterns(values: Iterable[object]) -> list[Pattern]:
+    """The same for several; a name that comes often is looked at once."""
+    known: dict[str, Pattern] = {}
+    patterns = []
+    for each in values:
+        if isinstance(each, str):
+            if each not in known:
+                known[each] = as_pattern(each)
+            patterns.append(known[each])
+        else:
+            patterns.append(as_pattern(each))
+    return patterns
+
+
 def resolve(pattern: Pattern, versions: Mapping[str, str | None]) -> Pattern | None:
     """The pattern for these versions; None where nothing of it is left.
 
@@ -360,7 +377,7 @@ def resolve(pattern: Pattern, versions: Mapping[str, str | None]) -> Pattern | N
         return _either(*branches) if len(branches) > 1 else next(iter(branches), None)
     if isinstance(pattern, Then):
         items = _resolved(pattern.items, versions)
-        return _then(*items) if len(items) > 1 else next(iter(items), None)
+        return then(*items) if len(items) > 1 else next(iter(items), None)
     assert isinstance(pattern, AllOf)
     items = _resolved(pattern.items, versions)
     return evolve(pattern, items=items) if items else None
@@ -373,7 +390,8 @@ def _resolved(
     return tuple(each for each in kept if each is not None)
 
 
-def _then(*parts: object) -> Then:
+def then(*parts: object) -> Then:
+    """One after the other, with any calls between: ``a >> b >> c``."""
     items: list[Pattern] = []
     for part in parts:
         pattern = as_pattern(part)

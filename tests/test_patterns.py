@@ -322,7 +322,7 @@ def test_mistakes_are_told_in_one_sentence(make, message):
 )
 def test_versions(wanted, version, expected):
     """Release numbers are compared as numbers; a line such as 2.7 includes 2.7.1."""
-    assert holds(wanted, version, "torch") is expected
+    assert holds(wanted, version, "torch_npu") is expected
 
 
 def test_a_version_that_cannot_be_read():
@@ -331,6 +331,12 @@ def test_a_version_that_cannot_be_read():
         holds(">=2.7", "unknown", "torch")
     assert str(caught.value) == (
         "The version 'unknown' of torch has no release number to compare."
+    )
+    with pytest.raises(UsageError) as caught:
+        holds(">=2.7", None, "torch")
+    assert str(caught.value) == (
+        "A pattern asks for torch's version, which this trace does not tell: "
+        "leave torch= out."
     )
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 from attrs import frozen
@@ -21,7 +22,7 @@ from npu_dispatch_inspect.patterns import (
     Repeat,
     Run,
     Then,
-    as_pattern,
+    as_patterns,
     single_calls,
 )
 
@@ -80,7 +81,7 @@ def align(calls: Sequence[Any], patterns: Iterable[object]) -> Alignment:
         calls: records with a `name`.
         patterns: what the whole sequence should be; see `patterns`.
     """
-    items = [as_pattern(each) for each in patterns]
+    items = as_patterns(patterns)
     single = [single_calls(each) for each in items]
     if all(each is not None for each in single):
         rows, best = _align_single(calls, [each or () for each in single])
@@ -109,18 +110,19 @@ def align(calls: Sequence[Any], patterns: Iterable[object]) -> Alignment:
 def _align_single(
     calls: Sequence[Any], items: Sequence[tuple[Call, ...]]
 ) -> tuple[list[Row], bool]:
-    at: dict[CallPattern, int] = {}
+    at: dict[CallPattern, list[int]] = {}
     for number, alternatives in enumerate(items):
         for each in alternatives:
-            at[each.call] = at.get(each.call, 0) | 1 << number
+            at.setdefault(each.call, []).append(number)
     classes = Classes(at)
     kinds = classes.of(calls)
     masks = []
     for fitting in classes.patterns:
-        mask = 0
-        for fit in fitting:
-            mask |= at[fit]
-        masks.append(mask)
+        # In bytes: setting bits of a long number one by one takes quadratic time.
+        mask = bytearray(len(items) // 8 + 1)
+        for number in chain.from_iterable(at[fit] for fit in fitting):
+            mask[number >> 3] |= 1 << (number & 7)
+        masks.append(int.from_bytes(mask, "little"))
     pairs, best = common(kinds, masks, len(items))
     rows = []
     for position, item in pairs:
