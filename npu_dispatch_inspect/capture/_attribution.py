@@ -9,12 +9,18 @@ may be of either, and is given to none.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeGuard
 
 from attrs import evolve
 
 from npu_dispatch_inspect.capture._streams import CallSpan, Reading
-from npu_dispatch_inspect.records import AclnnRecord, LogRecord, OpPluginCall
+from npu_dispatch_inspect.records import (
+    AclnnRecord,
+    LogRecord,
+    OpPluginCall,
+    QueueAction,
+    QueueRecord,
+)
 
 __all__ = ["attribute"]
 
@@ -24,7 +30,7 @@ SEVERAL: Final = "calls of several threads around it"
 
 
 def attribute(records: list[LogRecord], part: Reading) -> list[LogRecord]:
-    """Give launches, and entries of op-plugin, the call that made them."""
+    """Give launches, entries of op-plugin and written tasks the call that made them."""
     if not part.tracers:
         return records
     # Of several tracers the last one to begin is the innermost.
@@ -32,13 +38,18 @@ def attribute(records: list[LogRecord], part: Reading) -> list[LogRecord]:
     walk = _Walk(spans)
     result = list(records)
     for place, record in enumerate(records):
-        if isinstance(record, (AclnnRecord, OpPluginCall)):
+        if isinstance(record, (AclnnRecord, OpPluginCall)) or _written(record):
             op, how = walk.at(part.base + record.offset)
             if isinstance(record, AclnnRecord):
                 result[place] = evolve(record, op=op, attribution=how)
             else:
                 result[place] = evolve(record, op=op)
     return result
+
+
+def _written(record: LogRecord) -> TypeGuard[QueueRecord]:
+    """A line of the queue that the calling thread writes, not the consumer."""
+    return isinstance(record, QueueRecord) and record.action is QueueAction.WRITE
 
 
 class _Walk:

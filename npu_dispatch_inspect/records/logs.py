@@ -306,6 +306,8 @@ class QueueRecord(LogRecord):
     task: QueueTask | None = None
     """None where the line names no task."""
     state: QueueState
+    op: int | None = None
+    """Index of the traced call that wrote the task, None where none was seen."""
 
     @property
     def name(self) -> str | None:
