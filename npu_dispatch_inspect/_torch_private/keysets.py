@@ -32,6 +32,7 @@ __all__ = [
     "tensor_keys",
     "thread_keys",
     "thread_with_keys",
+    "untraced",
 ]
 
 Keys = torch._C.DispatchKeySet
@@ -197,13 +198,19 @@ def quiet_block() -> Iterator[None]:
 
     Seen in torch 2.6 to 2.14.
     """
+    with _disable_current_modes(), torch._C.DisableTorchFunctionSubclass(), untraced():
+        yield
+
+
+@contextlib.contextmanager
+def untraced() -> Iterator[None]:
+    """Give a block that a tracer by dispatch key does not see. Seen in 2.6 to 2.14."""
     tracer = named_keys(("TESTING_ONLY_GenericMode",))
-    with _disable_current_modes(), torch._C.DisableTorchFunctionSubclass():
-        included, excluded = thread_keys()
-        # Not included is less than excluded: a tracer follows handlers of torch,
-        # which it knows by finding its key excluded.
-        with torch._C._ForceDispatchKeyGuard(included - tracer, excluded - tracer):
-            yield
+    included, excluded = thread_keys()
+    # Not included is less than excluded: a tracer follows handlers of torch,
+    # which it knows by finding its key excluded.
+    with torch._C._ForceDispatchKeyGuard(included - tracer, excluded - tracer):
+        yield
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ __all__ = [
     "MISLEADING",
     "inside_key",
     "is_python_factory",
+    "opaque_reason",
     "real_call",
 ]
 
@@ -79,6 +80,11 @@ def _of_torch(step: PathStep) -> bool:
     """
     file = step.kernel.file if step.kernel is not None else None
     return "/RegisterCompositeExplicitAutograd" in (file or "")
+
+
+def opaque_reason(key: str) -> str:
+    """Say why nothing is known below a key whose kernel is `StepAction.OPAQUE`."""
+    return f"{key} hands the call to Python or changes its tensors"
 
 
 def is_python_factory(op: Any) -> bool:

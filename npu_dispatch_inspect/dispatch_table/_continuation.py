@@ -24,13 +24,13 @@ from npu_dispatch_inspect.dispatch_table._composites import (
     MISLEADING,
     inside_key,
     is_python_factory,
+    opaque_reason,
     real_call,
 )
 from npu_dispatch_inspect.dispatch_table._fakes import (
     FakeWorld,
     all_fake,
     as_tensors,
-    with_grad,
 )
 from npu_dispatch_inspect.dispatch_table._module_paths import ModulePaths
 from npu_dispatch_inspect.dispatch_table._specs import arguments
@@ -49,6 +49,7 @@ _MAX_DEPTH = 32
 _INVISIBLE = frozenset({"prim::device"})
 """Asked of fake tensors only: real ones answer without a call."""
 _COMPUTES = "the kernel computes on its own after the calls that are shown"
+_ABOVE_PYTHON = ("Conjugate", "Negative", "ZeroTensor")
 _NOTHING = object()
 
 
@@ -80,6 +81,7 @@ def follow(
     """
     followed = Followed()
     mode = _Follower(context, walker, world, followed.calls, paths=paths)
+    world.forbid_backward()
     try:
         with keysets.thread_with_keys(*_sees_all(context)), mode:
             run()
@@ -118,10 +120,18 @@ class _Follower(TorchDispatchMode):
         """Leave compiled functions of the program compiled."""
         return True
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Not be wrapped by Dynamo: its wrappers are where a tracer comes in."""
+        return False
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        kwargs = kwargs or {}
+        with keysets.untraced():
+            return self._followed(func, args, kwargs or {})
+
+    def _followed(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         if not hasattr(func, "_schema"):
             self._found.append(_higher_order(func))
             return func(*args, **kwargs)
@@ -144,7 +154,7 @@ class _Follower(TorchDispatchMode):
             op, given = substitute
             walk = self._walker.walk(op, given, {}, context)
             self._found[place] = predicted(op, given, {}, walk, module)
-        return with_grad(func, args, result)
+        return self._world.with_grad(func, args, result)
 
     def _look_inside(
         self,
@@ -157,6 +167,8 @@ class _Follower(TorchDispatchMode):
         """The call with what it calls, and its result where that can be used."""
         last = walk.steps[-1]
         name = call.qualified_name
+        if last.action is StepAction.OPAQUE:
+            return evolve(call, unknown=opaque_reason(last.key)), _NOTHING
         if last.action not in GOES_ON:
             return call, _NOTHING
         if name in CALLS_NOTHING:
@@ -239,11 +251,13 @@ def _usable(action: StepAction, result: Any) -> bool:
 
 
 def _sees_all(context: Context) -> tuple[keysets.Keys, keysets.Keys]:
-    """The keys under which a call reaches a mode before autograd or autocast."""
-    autocast = keysets.named_keys(
-        name for name in dispatcher.dispatch_key_names() if name.startswith("Autocast")
+    """The keys under which a call reaches a mode before any other kernel."""
+    above = keysets.named_keys(
+        name
+        for name in dispatcher.dispatch_key_names()
+        if name.startswith("Autocast") or name in _ABOVE_PYTHON
     )
-    return context.included, context.excluded | below_autograd() | autocast
+    return context.included, context.excluded | below_autograd() | above
 
 
 def _higher_order(op: Any) -> PredictedCall:

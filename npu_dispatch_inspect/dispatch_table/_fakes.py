@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,10 @@ from npu_dispatch_inspect._torch_private import keysets
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["FakeWorld", "all_fake", "as_tensors", "with_grad"]
+__all__ = ["FakeWorld", "all_fake", "as_tensors"]
 
+_CUT_OFF = frozenset({"aten::detach", "aten::detach_"})
+_LOGGER = logging.getLogger("torch._subclasses.fake_tensor")
 _NUMBERS = (bool, int, float, complex)
 
 
@@ -27,10 +30,14 @@ class FakeWorld:
     def __init__(self) -> None:
         """Nothing is on yet."""
         self._mode = keysets.fake_mode()
+        self._inputs: list[torch.Tensor] = []
 
     def __enter__(self) -> Self:
         """Switch the mode on."""
         self._mode.__enter__()
+        # A refusal on a fake tensor is an answer here, not an error to log.
+        self._logged = not _LOGGER.disabled
+        _LOGGER.disabled = True
         return self
 
     def __exit__(
@@ -40,11 +47,31 @@ class FakeWorld:
         traceback: TracebackType | None,
     ) -> None:
         """Switch the mode off."""
+        _LOGGER.disabled = not self._logged
         self._mode.__exit__(exception_type, exception, traceback)
 
     def copies(self, values: Any) -> Any:
         """The same values with a fake for every tensor."""
-        return pytree.tree_map_only(torch.Tensor, self._mode.from_tensor, values)
+        fakes = pytree.tree_map_only(torch.Tensor, self._mode.from_tensor, values)
+        self._inputs += _tensors(fakes)
+        return fakes
+
+    def with_grad(self, op: Any, args: tuple[Any, ...], result: Any) -> Any:
+        """Let results require grad where autograd, which is off here, would."""
+        if not torch.is_grad_enabled() or op.name() in _CUT_OFF:
+            return result
+        if any(each.requires_grad for each in _tensors(args)):
+            for each in _tensors(result):
+                if _differentiable(each) and not each.requires_grad:
+                    each.requires_grad = True
+                    each.register_hook(_no_backward)
+        return result
+
+    def forbid_backward(self) -> None:
+        """Let a backward pass over the copies raise: no graph was made for one."""
+        for each in self._inputs:
+            if each.requires_grad and each.is_leaf:
+                each.register_hook(_no_backward)
 
     @contextlib.contextmanager
     def null_pointers(self, values: Any) -> Iterator[Any]:
@@ -74,28 +101,24 @@ def as_tensors(op: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
     )
 
 
+def _no_backward(_: torch.Tensor) -> None:
+    message = "a backward pass is not predicted: capture graphs or trace a real one"
+    raise RuntimeError(message)
+
+
+def _differentiable(tensor: torch.Tensor) -> bool:
+    kind = tensor.is_floating_point() or tensor.is_complex()
+    return kind and not tensor.is_inference()
+
+
+def _tensors(values: Any) -> list[torch.Tensor]:
+    leaves = pytree.tree_leaves(values)
+    return [each for each in leaves if isinstance(each, torch.Tensor)]
+
+
 def all_fake(result: Any) -> bool:
     """Whether every tensor of a result is a fake one.
 
     A kernel that makes a tensor past the dispatcher makes it on the meta device.
     """
-    return all(
-        keysets.is_fake(each)
-        for each in pytree.tree_leaves(result)
-        if isinstance(each, torch.Tensor)
-    )
-
-
-def with_grad(op: Any, args: tuple[Any, ...], result: Any) -> Any:
-    """Let results require grad where autograd, which is off here, would."""
-    if not torch.is_grad_enabled() or op.name() in ("aten::detach", "aten::detach_"):
-        return result
-    if any(isinstance(each, torch.Tensor) and each.requires_grad for each in args):
-        for each in result if isinstance(result, list | tuple) else (result,):
-            if (
-                isinstance(each, torch.Tensor)
-                and (each.is_floating_point() or each.is_complex())
-                and not each.is_inference()
-            ):
-                each.requires_grad = True
-    return result
+    return all(map(keysets.is_fake, _tensors(result)))

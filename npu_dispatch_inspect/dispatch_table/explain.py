@@ -11,7 +11,7 @@ import torch
 from attrs import evolve
 
 from npu_dispatch_inspect._torch_private import keysets
-from npu_dispatch_inspect.dispatch_table._composites import inside_key
+from npu_dispatch_inspect.dispatch_table._composites import inside_key, opaque_reason
 from npu_dispatch_inspect.dispatch_table._continuation import follow, predicted
 from npu_dispatch_inspect.dispatch_table._fakes import FakeWorld
 from npu_dispatch_inspect.dispatch_table._module_paths import ModulePaths
@@ -124,8 +124,7 @@ def _explain_operator(
     walk = walker.walk(op, args, kwargs, context)
     call = predicted(op, args, kwargs, walk)
     if walk.steps[-1].action is StepAction.OPAQUE:
-        why = f"{walk.steps[-1].key} hands the call to Python or changes its tensors"
-        return evolve(call, unknown=why)
+        return evolve(call, unknown=opaque_reason(walk.steps[-1].key))
     again = walk.steps[-1].action is StepAction.CALLS_AGAIN
     if not again and inside_key(op, walk) is None:
         return call
@@ -149,7 +148,10 @@ def _explain_function(
     context: Context,
 ) -> tuple[tuple[PredictedCall, ...], str | None]:
     with FakeWorld() as world:
-        given = world.copies((args, kwargs))
+        try:
+            given = world.copies((args, kwargs))
+        except Exception as error:  # noqa: BLE001 - some tensors have no fake form
+            return (), f"the tensors cannot be copied without values: {error}"
         run = target
         if isinstance(target, torch.nn.Module):
             # Buffers are written to (batch norm counts); the copies take it.

@@ -297,3 +297,43 @@ def test_a_third_partys_default_kernel_is_not_run():
     assert ran == []
     assert call.last.action is StepAction.CALLS_OTHERS
     assert call.calls is None
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_tensors_without_a_copy_give_a_partial_answer():
+    """The way of the call itself is known; what is inside is not, nor a function's."""
+    nested = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(1, 3)])
+    weight = torch.ones(4, 3)
+    (call,) = explain("aten::linear", nested, weight).calls
+    assert call.first.key == "AutogradNestedTensor"
+    assert call.unknown.startswith("the tensors cannot be copied without values")
+    explanation = explain(functional.linear, nested, weight)
+    assert explanation.calls == ()
+    assert explanation.unknown.startswith("the tensors cannot be copied")
+
+
+def test_conjugate_views_are_followed_as_far_as_is_known():
+    """A composite is taken apart as always; a kernel that resolves them is opaque."""
+    x = torch.ones(2, 2, dtype=torch.complex64)
+    (call,) = explain("aten::matmul", x.conj(), x).calls
+    assert [each.name for each in call.calls] == ["aten::mm"]
+    (call,) = explain("aten::mul", x.conj(), x).calls
+    assert (call.last.key, call.last.action) == ("Conjugate", StepAction.OPAQUE)
+
+
+def test_a_backward_pass_is_not_predicted():
+    """It ends the prediction, and leaves no gradient behind."""
+    x = torch.ones(3, requires_grad=True)
+    explanation = explain(lambda x: (x * x).sum().backward(), x)
+    assert [each.name for each in explanation.calls[:2]] == ["aten::mul", "aten::sum"]
+    assert "a backward pass is not predicted" in explanation.unknown
+    assert x.grad is None
+
+
+def test_inside_a_transform_the_answer_is_partial():
+    """Vmap takes the call over before any key of the tensors."""
+    seen = []
+    torch.vmap(lambda x: seen.append(explain("aten::sin", x)) or x)(torch.ones(2, 3))
+    (call,) = seen[0].calls
+    assert call.last.action is StepAction.OPAQUE
+    assert call.last.key.startswith("FuncTorch")
