@@ -82,7 +82,7 @@ def position() -> int | None:
     """
     try:
         stream = active[0]
-        return stream.base + os.lseek(stream.file, 0, os.SEEK_CUR)
+        return stream.base + os.lseek(stream.end_of_file, 0, os.SEEK_END)
     except (IndexError, OSError):
         # Another thread may end the capture at any moment.
         return None
@@ -131,6 +131,11 @@ class Stream:
         if self.room() < ROOM:
             os.close(self.file)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        # Opened anew: writers hold a lock on the position of what they share.
+        try:
+            self.end_of_file = os.open(f"/proc/self/fd/{self.file}", os.O_RDONLY)
+        except OSError:
+            self.end_of_file = os.dup(self.file)
         try:
             self.original: int | None = os.dup(STDERR)
         except OSError:
@@ -234,6 +239,7 @@ class Stream:
         if self.original is not None:
             os.close(self.original)
             self.original = None
+        os.close(self.end_of_file)
         os.close(self.file)
 
 
@@ -323,7 +329,7 @@ class Reading:
 
     def _size(self) -> int:
         assert self._stream is not None
-        return os.lseek(self._stream.file, 0, os.SEEK_END)
+        return os.lseek(self._stream.end_of_file, 0, os.SEEK_END)
 
 
 def _flush() -> None:
