@@ -115,6 +115,8 @@ def look(
     Raises:
         UsageError: this is no trace, or a condition cannot be understood.
     """
+    # A report of all mechanisms has the operators as a trace of its own.
+    trace = getattr(trace, "trace", trace)
     calls, found = _calls_of(trace)
     words = words or found
     notes = [f"the trace notes: {each}" for each in getattr(trace, "notes", ())]

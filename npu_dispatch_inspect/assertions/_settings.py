@@ -3,19 +3,20 @@
 
 from __future__ import annotations
 
-from attrs import define
-
 __all__ = ["SETTINGS", "Settings"]
 
 
-@define
 class Settings:
-    """What every assertion looks at when it fails."""
+    """What every assertion looks at when it fails.
 
-    rows: int | None = 20
-    """Rows of a comparison or list at most; None for all."""
-    more: str = "print(trace) shows the trace"
-    """How to see what was left out."""
+    A plain class: the pytest plugin sets it in every run, and must import nothing.
+    """
+
+    def __init__(self) -> None:
+        self.rows: int | None = 20
+        """Rows of a comparison or list at most; None for all."""
+        self.more = "print(trace) shows the trace"
+        """How to see what was left out."""
 
 
 SETTINGS = Settings()

@@ -43,7 +43,7 @@ def assert_log(
     """A line like this was logged.
 
     Args:
-        logs: a `LogTrace`.
+        logs: a `LogTrace`, or a report with one.
         level: ``"WARNING"``, or a comparison: ``">=WARNING"``.
         message: a glob over the whole message, or a regular expression that is
             found in it.
@@ -85,7 +85,7 @@ def assert_no_logs(
     """No line like this was logged; without conditions, none at all.
 
     Args:
-        logs: a `LogTrace`.
+        logs: a `LogTrace`, or a report with one.
         level: ``"WARNING"``, or a comparison: ``">=ERROR"``.
         message: a glob over the whole message, or a regular expression that is
             found in it.
@@ -144,6 +144,7 @@ def _level(text: str) -> tuple[Callable[[int, int], bool], int]:
 
 
 def _records(logs: object) -> tuple[Any, ...]:
+    logs = getattr(logs, "logs", logs)
     records = tuple(getattr(logs, "records", ()))
     if not hasattr(logs, "records") or not all(
         hasattr(each, "level") for each in records

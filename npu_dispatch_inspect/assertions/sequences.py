@@ -6,7 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from npu_dispatch_inspect._call_patterns import CallPattern, overload_of
-from npu_dispatch_inspect.assertions._look import Ignored, Seen, cannot_tell, fail, look
+from npu_dispatch_inspect.assertions._look import (
+    LAUNCHES,
+    Ignored,
+    Seen,
+    cannot_tell,
+    fail,
+    look,
+)
 from npu_dispatch_inspect.assertions._settings import SETTINGS
 from npu_dispatch_inspect.display.diff import alignment_text, search_text
 from npu_dispatch_inspect.display.places import Words
@@ -64,7 +71,7 @@ def assert_launches(
     """The aclnn operators that were launched are exactly these, in this order.
 
     Args:
-        logs: a `LogTrace`, or a list of names.
+        logs: a `LogTrace`, a report, or a list of names.
         expected: patterns as for `assert_ops`: ``"aclnnAddmm"``, ``...``.
         ignore: launches to leave out.
 
@@ -72,8 +79,13 @@ def assert_launches(
         AssertionError: they are not.
     """
     __tracebackhide__ = True
-    words = Words(noun="launch", plural="launches")
-    _exactly(look(logs, ignore=ignore, words=words), expected, "assert_launches")
+    # A report of all mechanisms has the log as a trace of its own.
+    trace = getattr(logs, "logs", logs)
+    if trace is None:
+        msg = "No log was captured with this report, so its launches are not known."
+        raise UsageError(msg)
+    seen = look(trace, ignore=ignore, words=LAUNCHES)
+    _exactly(seen, expected, "assert_launches")
 
 
 def assert_ops_in_order(

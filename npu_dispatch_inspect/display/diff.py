@@ -8,7 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, TypeAlias
 
-from npu_dispatch_inspect._call_patterns import overload_of
+from attrs import fields
+
+from npu_dispatch_inspect._call_patterns import CallPattern, overload_of
 from npu_dispatch_inspect.display.places import (
     OPS,
     Words,
@@ -21,10 +23,10 @@ from npu_dispatch_inspect.display.places import (
     unmet_text,
 )
 from npu_dispatch_inspect.display.text import table
-from npu_dispatch_inspect.matching import Alignment, Row, Search, SearchStep
-from npu_dispatch_inspect.patterns import Run
+from npu_dispatch_inspect.matching import Alignment, Row, Search, SearchStep, align
+from npu_dispatch_inspect.patterns import Call, Run
 
-__all__ = ["alignment_text", "alignment_verdict", "search_text"]
+__all__ = ["alignment_text", "alignment_verdict", "equality_lines", "search_text"]
 
 CONTEXT = 2
 """So many rows before and after a difference."""
@@ -266,6 +268,37 @@ def _cells(number: int, row: Row, sources: Sources) -> tuple[str, ...]:
     else:
         first, *rest = ("", "", _wanted(row), "", "", "")
     return (f"{sign} {first}", *rest)
+
+
+def equality_lines(left: Any, right: Any) -> list[str]:
+    """Why two traces are not equal, in few lines: pytest shows no more than eight."""
+    wanted = [
+        Call(call=CallPattern(name=call.name, overload=overload_of(call)))
+        for call in left.records
+    ]
+    words = Words(expected="left", traced="right", compared=True)
+    result = align(right.records, wanted)
+    if not result.matched:
+        sources = _sources(result.rows, left.records)
+        return [alignment_verdict(result, words), *_first(result, words, sources)]
+    lines = [f"traces of the same {counted(len(wanted), words)} differ in other ways"]
+    for one, other in zip(left.records, right.records, strict=True):
+        names = [
+            each.name
+            for each in fields(type(one))
+            if getattr(one, each.name) != getattr(other, each.name)
+        ]
+        if names:
+            lines.append(f"first at {_named(one)}: {', '.join(names)}")
+            break
+    names = [
+        each
+        for each in ("environment", "engine", "label", "truncated", "notes")
+        if getattr(left, each) != getattr(right, each)
+    ]
+    if names:
+        lines.append(f"of the traces: {', '.join(names)}")
+    return lines
 
 
 def _wanted(row: Row) -> str:
