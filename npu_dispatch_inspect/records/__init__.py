@@ -6,7 +6,13 @@ frame or torch object is ever inside one, so a record can be pickled, hashed,
 compared, stored, and read where torch is not installed.
 """
 
-from npu_dispatch_inspect.records.environment import Environment
+from npu_dispatch_inspect.records.coverage import (
+    Coverage,
+    CoveredCall,
+)
+from npu_dispatch_inspect.records.environment import (
+    Environment,
+)
 from npu_dispatch_inspect.records.logs import (
     AclnnRecord,
     AsyncErrorRecord,
@@ -35,6 +41,35 @@ from npu_dispatch_inspect.records.ops import (
     Phase,
     tensors_in,
 )
+from npu_dispatch_inspect.records.paths import (
+    BackendChoice,
+    DtypeProbe,
+    Explanation,
+    PathStep,
+    PredictedCall,
+    StepAction,
+)
+from npu_dispatch_inspect.records.registrations import (
+    BackendFallback,
+    ComputedKernel,
+    Definition,
+    KernelMap,
+    KernelRegistration,
+    KernelState,
+    KeyNames,
+    OperatorEntry,
+    OperatorKind,
+    OverloadGroup,
+    PythonKernel,
+)
+from npu_dispatch_inspect.records.table_changes import (
+    TableChange,
+    TableFact,
+)
+from npu_dispatch_inspect.records.traced_registrations import (
+    RegisteredCall,
+    RegistrationTrace,
+)
 from npu_dispatch_inspect.records.values import (
     Argument,
     Constant,
@@ -47,14 +82,26 @@ __all__ = [
     "AclnnRecord",
     "Argument",
     "AsyncErrorRecord",
+    "BackendChoice",
+    "BackendFallback",
+    "ComputedKernel",
     "Constant",
+    "Coverage",
+    "CoveredCall",
+    "Definition",
     "DetailRecord",
     "DroppedRecord",
+    "DtypeProbe",
     "Environment",
     "ExceptionRecord",
     "ExecutionRecord",
+    "Explanation",
     "FallbackWarning",
     "KernelChoice",
+    "KernelMap",
+    "KernelRegistration",
+    "KernelState",
+    "KeyNames",
     "LogOrigin",
     "LogRecord",
     "LogStyle",
@@ -62,12 +109,23 @@ __all__ = [
     "MissingReason",
     "OpPluginCall",
     "OpRecord",
+    "OperatorEntry",
+    "OperatorKind",
+    "OverloadGroup",
+    "PathStep",
     "Phase",
+    "PredictedCall",
+    "PythonKernel",
     "QueueAction",
     "QueueRecord",
     "QueueState",
     "QueueTask",
+    "RegisteredCall",
+    "RegistrationTrace",
     "SourceLocation",
+    "StepAction",
+    "TableChange",
+    "TableFact",
     "TaskKind",
     "TaskRecord",
     "TaskRun",
