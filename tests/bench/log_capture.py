@@ -24,10 +24,10 @@ from npu_dispatch_inspect import standin
 
 standin.load()
 
-import torch
+import torch  # noqa: E402 - the stand-in comes first
 
-from npu_dispatch_inspect import capture_logs, trace_ops
-from npu_dispatch_inspect._torch_private import npu_logging
+from npu_dispatch_inspect import capture_logs, trace_ops  # noqa: E402 - as above
+from npu_dispatch_inspect._torch_private import npu_logging  # noqa: E402 - as above
 
 ROUNDS = 7
 LAUNCHES = 4000
