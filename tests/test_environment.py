@@ -38,7 +38,9 @@ def test_stand_in_is_said():
     assert environment.values == "none"
     assert environment.jit_compile is False
     assert environment.torch_npu == sys.modules["torch_npu"].__version__
-    assert "stand-in (Ascend910B1), nothing is computed" in environment_line(environment)
+    assert "stand-in (Ascend910B1), nothing is computed" in environment_line(
+        environment
+    )
 
 
 def test_reading_imports_nothing_and_starts_no_device():

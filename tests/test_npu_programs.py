@@ -183,7 +183,7 @@ def test_shapes_that_depend_on_data():
 
 
 def test_cpu_fallback():
-    """digamma has no NPU kernel; at this level it is one call all the same."""
+    """Digamma has no NPU kernel; at this level it is one call all the same."""
     x = torch.ones(8, device=NPU)
     trace = seen(lambda: torch.digamma(x))
     assert names(trace) == ["digamma"]
@@ -226,8 +226,14 @@ def test_two_processes_over_hccl(tmp_path):
     ranks = [
         subprocess.Popen(
             [
-                sys.executable, "-m", "npu_dispatch_inspect", "run",
-                "--stand-in", "--device-count", "2", str(script),
+                sys.executable,
+                "-m",
+                "npu_dispatch_inspect",
+                "run",
+                "--stand-in",
+                "--device-count",
+                "2",
+                str(script),
             ],  # fmt: skip
             env={
                 **os.environ,
@@ -247,7 +253,9 @@ def test_two_processes_over_hccl(tmp_path):
     assert [rank.returncode for rank in ranks] == [0, 0], outputs
     for output in outputs:
         lines = dict(
-            line.split(" ", 1) for line in output.splitlines() if line[:1].isupper() and " " in line
+            line.split(" ", 1)
+            for line in output.splitlines()
+            if line[:1].isupper() and " " in line
         )
         assert lines["REDUCED"] == "c10d::allreduce_"
         assert lines["FORWARD"].split() == ["aten::t", "aten::addmm", "aten::sum"]

@@ -81,7 +81,9 @@ def test_long_trace_is_folded():
     assert lines[151] == "... 820 more"
     assert lines[152].split()[0] == "970"
     assert lines[-1] == "1000 operator calls"
-    assert op_table(OpTrace(records=records, environment=HERE), max_rows=2).splitlines()[3:] == [
+    assert op_table(
+        OpTrace(records=records, environment=HERE), max_rows=2
+    ).splitlines()[3:] == [
         "... 998 more",
         "1000 operator calls",
     ]
@@ -90,7 +92,10 @@ def test_long_trace_is_folded():
 def test_truncation_and_notes_are_said():
     """What is missing stands under the table."""
     trace = OpTrace(
-        records=[ADDMM], environment=HERE, truncated=True, notes=("A thread was not seen.",)
+        records=[ADDMM],
+        environment=HERE,
+        truncated=True,
+        notes=("A thread was not seen.",),
     )
     assert str(trace).splitlines()[-2:] == [
         "1 operator call, truncated: max_ops was reached",

@@ -51,7 +51,9 @@ def run(options: argparse.Namespace) -> int:
     with trace_ops() as step:
         layer(words).pow(2).mean().backward()
         optimizer.step()
-    print(f"\nOne training step of nn.TransformerEncoderLayer(64, 4, 128) on {device}\n")
+    print(
+        f"\nOne training step of nn.TransformerEncoderLayer(64, 4, 128) on {device}\n"
+    )
     for name, part in (
         ("forward", step.forward),
         ("backward", step.backward),

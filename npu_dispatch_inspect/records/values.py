@@ -107,9 +107,7 @@ class Constant:
         return self.text
 
 
-Value: TypeAlias = (
-    "None | bool | int | float | complex | str | TensorSpec | Constant | tuple[Value, ...]"
-)
+Value: TypeAlias = "None | bool | int | float | complex | str | TensorSpec | Constant | tuple[Value, ...]"
 """What an argument or a result can be."""
 
 
