@@ -75,7 +75,12 @@ if TYPE_CHECKING:
         SourceLocation,
         TensorSpec,
     )
-    from npu_dispatch_inspect.records.chains import ChainNode, Launch, Verdict
+    from npu_dispatch_inspect.records.chains import (
+        ChainNode,
+        Failure,
+        Launch,
+        Verdict,
+    )
     from npu_dispatch_inspect.records.coverage import Coverage
     from npu_dispatch_inspect.records.paths import (
         BackendChoice,
@@ -98,7 +103,6 @@ if TYPE_CHECKING:
     from npu_dispatch_inspect.traces.report import (
         Copy,
         DispatchReport,
-        Failure,
         ModuleShare,
     )
     from npu_dispatch_inspect.traces.tables import DispatchTable
@@ -121,7 +125,7 @@ _HOMES = {
     "Environment": "records",
     "ExceptionRecord": "records",
     "Explanation": "records.paths",
-    "Failure": "traces.report",
+    "Failure": "records.chains",
     "Flow": "traces.ops",
     "InspectError": "errors",
     "KernelChoice": "records",

@@ -8,32 +8,33 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from npu_dispatch_inspect.capture.logs import LogCapture
 from npu_dispatch_inspect.capture.ops import OpTracer
 from npu_dispatch_inspect.chains import join
 from npu_dispatch_inspect.errors import InspectError, UsageError
-from npu_dispatch_inspect.records import ExceptionRecord, SourceLocation
-from npu_dispatch_inspect.records.chains import Launch
+from npu_dispatch_inspect.npu_logs import LogParser
+from npu_dispatch_inspect.records import (
+    AsyncErrorRecord,
+    Environment,
+    ExceptionRecord,
+    SourceLocation,
+)
+from npu_dispatch_inspect.records.chains import Failure, Launch
 from npu_dispatch_inspect.traces.logs import LogTrace
 from npu_dispatch_inspect.traces.ops import OpTrace
-from npu_dispatch_inspect.traces.report import LAST_LAUNCHES, DispatchReport, Failure
+from npu_dispatch_inspect.traces.report import DispatchReport
 
 __all__ = ["DispatchInspector", "inspect_dispatch"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_DEVICE_ERRORS = (
-    "aclrt",
-    "aicore",
-    "aicpu",
-    "working operator name",
-    "NPU error",
-    "NPU function error",
-    "stacktrace may be inaccurate",
-)
-"""Words of an exception that came from the device."""
+LAST_LAUNCHES: Final = 8
+"""So many launches before an error are shown: any of them may be the cause."""
+
+REFUSED: Final = (161, 361, 561)
+"""Thousands of the codes with which aclnn refuses a call before it is launched."""
 
 
 class DispatchInspector:
@@ -45,6 +46,7 @@ class DispatchInspector:
             ``"dispatch_mode"`` works where a torch build lacks what that needs,
             and leaves kernels unknown.
         max_ops: record so many calls, then only mark the report as truncated.
+        threads: ``"current"`` or ``"all"``, as for `OpTracer`.
 
     Raises:
         UsageError: an argument is not one of those above, the inspector is
@@ -69,6 +71,7 @@ class DispatchInspector:
         *,
         engine: Literal["dispatcher", "dispatch_mode"] = "dispatcher",
         max_ops: int | None = None,
+        threads: Literal["current", "all"] = "current",
     ) -> None:
         if callable(label):
             msg = (
@@ -76,7 +79,7 @@ class DispatchInspector:
                 "above the function."
             )
             raise UsageError(msg)
-        self._tracer = OpTracer(label, engine=engine, max_ops=max_ops)
+        self._tracer = OpTracer(label, engine=engine, max_ops=max_ops, threads=threads)
         self._stack: ExitStack | None = None
         self._run: _Run | None = None
         self.report: DispatchReport | None = None
@@ -94,19 +97,23 @@ class DispatchInspector:
                 "inspect_dispatch() to inspect inside its block."
             )
             raise UsageError(msg)
+        run = _Run()
         with ExitStack() as stack:
-            notes: list[str] = []
-            logs: LogTrace | None = None
             if "torch_npu" in sys.modules:
-                try:
-                    logs = stack.enter_context(LogCapture())
-                except InspectError as error:
-                    notes.append(f"torch_npu's log lines were not captured: {error}")
-            trace = stack.enter_context(self._tracer)
+                run.capture(stack)
+            run.trace = stack.enter_context(self._tracer)
             self._stack = stack.pop_all()
-        self._run = _Run(trace, logs, notes)
-        self.report = DispatchReport.of_source(self._run)
+        self._run = run
+        self.report = DispatchReport.of_source(run)
         return self.report
+
+    def capture_logs(self) -> None:
+        """Capture torch_npu's lines from now on, where they are not captured yet.
+
+        For a block in which torch_npu is imported: it could not log before.
+        """
+        if self._run is not None and self._stack is not None:
+            self._run.capture(self._stack)
 
     def __exit__(
         self,
@@ -118,8 +125,10 @@ class DispatchInspector:
         stack, self._stack = self._stack, None
         if stack is None or self._run is None:
             return
-        stack.__exit__(kind, error, traceback)
-        self._run.finish(error)
+        try:
+            stack.__exit__(kind, error, traceback)
+        finally:
+            self._run.finish(error)
 
     def __call__(self, function: F) -> F:
         """Decorate a function: each call is one inspected block, `report` the last."""
@@ -139,49 +148,81 @@ inspect_dispatch = DispatchInspector
 class _Run:
     """One inspected block, and the source of its report."""
 
-    def __init__(self, trace: OpTrace, logs: LogTrace | None, notes: list[str]) -> None:
+    trace: OpTrace
+
+    def __init__(self) -> None:
         self.finished = False
-        self._trace = trace
-        self._logs = logs
-        self._notes = notes
-        self._error: BaseException | None = None
+        self._logs: LogTrace | None = None
+        self._notes: list[str] = []
         self._exception: ExceptionRecord | None = None
 
+    def capture(self, stack: ExitStack) -> None:
+        if self._logs is not None:
+            return
+        try:
+            self._logs = stack.enter_context(LogCapture())
+        except InspectError as error:
+            self._notes.append(f"torch_npu's log lines were not captured: {error}")
+
     def finish(self, error: BaseException | None) -> None:
-        if error is not None:
+        # Leaving the program is no failure of it.
+        if error is not None and not isinstance(error, (SystemExit, GeneratorExit)):
             self._exception = ExceptionRecord(
                 type=type(error).__qualname__, message=str(error)
             )
         self.finished = True
 
     def snapshot(self) -> DispatchReport:
-        trace, logs = self._trace, self._logs
+        trace, logs = self.trace, self._logs
+        if not self.finished:
+            # What a running block shows now must not change under its reader.
+            trace, logs = trace[:], logs if logs is None else logs[:]
+        joined = join(trace, logs)
         return DispatchReport(
-            chains=join(trace, logs),
+            chains=joined.chains,
             trace=trace,
             logs=logs,
-            failure=self._failure(trace, logs),
+            failure=_failure(self._exception, trace, logs),
+            logger_calls=joined.logger_calls,
             notes=tuple(self._notes),
         )
 
-    def _failure(self, trace: OpTrace, logs: LogTrace | None) -> Failure | None:
-        if self._exception is None:
-            return None
-        errors = () if logs is None else logs.errors
-        lines: dict[int, SourceLocation | None] = {
-            op.index: op.source for op in trace.records
-        }
-        launches = () if logs is None else logs.launches[-LAST_LAUNCHES:]
-        return Failure(
-            exception=self._exception,
-            reported=errors[-1].operator if errors else None,
-            asynchronous=bool(errors)
-            or any(word in self._exception.message for word in _DEVICE_ERRORS),
-            before=tuple(
-                (
-                    Launch(record=each),
-                    None if each.op is None else lines.get(each.op),
-                )
-                for each in launches
-            ),
-        )
+
+def _failure(
+    exception: ExceptionRecord | None, trace: OpTrace, logs: LogTrace | None
+) -> Failure | None:
+    if exception is None:
+        return None
+    told = list(_device_errors(exception.message))
+    surfaced = bool(told)
+    if surfaced and logs is not None:
+        # The queue's thread has printed what the exception leaves out.
+        told.extend(reversed(logs.errors))
+    reported = next((each.operator for each in told if each.operator), None)
+    code = next((each.code for each in told if each.code), None)
+    lines: dict[int, SourceLocation | None] = {
+        op.index: op.source for op in trace.records
+    }
+    launches = () if logs is None else logs.launches[-LAST_LAUNCHES:]
+    return Failure(
+        exception=exception,
+        reported=reported,
+        code=code,
+        asynchronous=surfaced and _behind_the_host(code, trace.environment),
+        before=tuple(
+            (Launch(record=each), None if each.op is None else lines.get(each.op))
+            for each in launches
+        ),
+    )
+
+
+def _device_errors(message: str) -> tuple[AsyncErrorRecord, ...]:
+    """What the text of an exception tells of an error of the device."""
+    parsed = LogParser().feed_all(message.encode("utf-8", "surrogateescape"))
+    return tuple(each for each in parsed if isinstance(each, AsyncErrorRecord))
+
+
+def _behind_the_host(code: int | None, environment: Environment) -> bool:
+    """The error is one of the device, and the device works behind the host."""
+    blocking = environment.switch("ASCEND_LAUNCH_BLOCKING") not in (None, "0")
+    return not blocking and (code is None or code // 1000 not in REFUSED)

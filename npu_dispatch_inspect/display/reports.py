@@ -3,144 +3,99 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from npu_dispatch_inspect.display.text import (
-    environment_line,
-    module_text,
-    source_text,
-    value_text,
-)
+from npu_dispatch_inspect.display.chains import chain_lines
+from npu_dispatch_inspect.display.text import environment_line, source_text
 from npu_dispatch_inspect.records import SourceLocation
-from npu_dispatch_inspect.records.chains import ChainNode, Launch, Verdict
+from npu_dispatch_inspect.records.chains import ChainNode, Failure, Verdict
 
 if TYPE_CHECKING:
-    from npu_dispatch_inspect.traces.report import DispatchReport, Failure
+    from npu_dispatch_inspect.traces.report import DispatchReport
 
 __all__ = ["report_summary", "report_text"]
 
-MAX_CHAINS = 60
-"""So many of the program's own calls are shown; a summary covers the rest."""
 MAX_LISTED = 12
 
 
-def report_text(report: DispatchReport, *, max_chains: int = MAX_CHAINS) -> str:
+def report_text(
+    report: DispatchReport, *, width: int, max_chains: int, fold: bool = True
+) -> str:
     """The whole report; its first line says where the block ran."""
     lines = [environment_line(report.environment), ""]
-    chains = report.chains
-    rows = [row for chain in chains[:max_chains] for row in _tree(chain)]
-    width = max((len(left) for left, _ in rows), default=0)
-    lines.extend(f"{left.ljust(width)}  {right}".rstrip() for left, right in rows)
-    if len(chains) > max_chains:
-        lines.append(f"... {len(chains) - max_chains} more calls")
-    lines.extend(["", *report_summary(report).splitlines()[1:]])
+    lines += chain_lines(report.chains, width=width, fold=fold, limit=max_chains)
+    lines += ["", *report_summary(report).splitlines()[1:]]
     return "\n".join(lines)
 
 
 def report_summary(report: DispatchReport) -> str:
     """Where it ran, the counts, and everything a reader should not overlook."""
-    lines = [environment_line(report.environment)]
-    calls, launches = len(report.trace), len(report.launches)
-    lines.append(f"{_count(calls, 'call')}, {_count(launches, 'aclnn launch')}")
-    lines.extend(
-        f"  {count:5}  {verdict.value}" for verdict, count in report.verdicts().items()
-    )
-    lines.extend(_section("fallbacks to the CPU", [_call(n) for n in report.fallbacks]))
-    lines.extend(
-        _section(
-            "copies and casts",
-            [f"{copy}{_at(copy.source)}" for copy in report.copies_and_casts],
+    nodes = list(report.nodes())
+    launches = len(report.launches)
+    aclops = sum(len(node.aclops) for node in nodes)
+    total = f"{_count(len(nodes), 'call')}, {_count(launches, 'aclnn launch')}"
+    if aclops:
+        total += f", {_count(aclops, 'aclop task')}"
+    lines = [environment_line(report.environment), total]
+    lines += [
+        f"{count:7}  {verdict.value}" for verdict, count in report.verdicts().items()
+    ]
+    if report.trace.truncated:
+        lines.append("truncated: max_ops was reached, later calls are missing")
+    if report.logger_calls:
+        lines.append(
+            f"left out: {_count(report.logger_calls, 'call')} by which torch_npu's logger "
+            "read 0-dim tensors to print them"
         )
+    lines += _section("fallbacks to the CPU", map(_call, report.fallbacks))
+    lines += _section(
+        "copies and casts",
+        (f"{copy}{_at(copy.source)}" for copy in report.copies_and_casts),
     )
-    lines.extend(
-        _section(
-            "launches of which the call is not known",
-            [record.name for record in report.unattributed],
-        )
+    lines += _section(
+        "unknown", (_call(n) for n in nodes if n.verdict is Verdict.UNKNOWN)
+    )
+    lines += _section(
+        "launches of which the call is not known",
+        (
+            f"{record.name}: {record.attribution or 'no call was traced'}"
+            for record in report.unattributed
+        ),
     )
     if report.failure is not None:
-        lines.extend(_failure(report.failure))
-    lines.extend(
-        f"missing: {each.what}: {each.reason} {each.remedy}".rstrip()
+        lines += _failure(report.failure)
+    lines += [
+        f"missing: {each.what} lines. {each.reason} {each.remedy}".rstrip()
         for each in report.missing
-    )
-    lines.extend(f"note: {note}" for note in (*report.notes, *report.trace.notes))
+    ]
+    logs = report.logs
+    notes = (*report.notes, *report.trace.notes, *(logs.incomplete if logs else ()))
+    lines += [f"note: {note}" for note in notes]
     return "\n".join(lines)
 
 
-def _tree(chain: ChainNode) -> Iterator[tuple[str, str]]:
-    pending: list[tuple[ChainNode | Launch, str, str]] = [(chain, "", "")]
-    while pending:
-        item, first, rest = pending.pop()
-        if isinstance(item, Launch):
-            yield f"{first}{item.name}", _launch(item)
-            continue
-        yield f"{first}{item.op.qualified_name}", _kernels(item)
-        below: list[ChainNode | Launch] = [
-            *(child for child in item.children if not child.by_logger),
-            *item.launches,
-        ]
-        for place, each in reversed(list(enumerate(below))):
-            last = place == len(below) - 1
-            pending.append(
-                (each, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
-            )
-
-
-def _kernels(node: ChainNode) -> str:
-    op = node.op
-    keys = " -> ".join(choice.key for choice in op.path) or "kernel unknown"
-    site = f"  {op.path[-1].site}" if op.path and op.path[-1].site else ""
-    module = module_text(op)
-    parts = [
-        f"[{node.verdict.value}]",
-        f"{keys}{site}",
-        " -> ".join(
-            ", ".join(map(str, each))
-            for each in (op.input_tensors, op.output_tensors)
-            if each
-        ),
-        module,
-        source_text(op.source),
-    ]
-    return "  ".join(part for part in parts if part)
-
-
-def _launch(launch: Launch) -> str:
-    record = launch.record
-    arguments = record.arguments or ()
-    shown = ", ".join(value_text(each.value) for each in arguments[:MAX_LISTED])
-    stream = "" if record.stream is None else f"  stream {record.stream}"
-    task = launch.task
-    if task is None:
-        queue = "  synchronous" if record.synchronous else ""
-    else:
-        written = "written" if task.written is not None else "not written"
-        read = "read" if task.read is not None else "not read"
-        ret = "" if task.ret is None else f", ret {task.ret}"
-        queue = f"  task {task.slot}: {written}, {read}{ret}"
-    return f"{shown}{stream}{queue}"
-
-
 def _failure(failure: Failure) -> Iterator[str]:
-    yield f"the block died of {failure.exception.type}: {_first_line(failure.exception.message)}"
+    message = failure.exception.message.strip().partition("\n")[0]
+    yield f"the block died of {failure.exception.type}: {message}"
     if failure.reported:
-        yield f"  reported operator: {failure.reported}"
+        code = f", error {failure.code}" if failure.code else ""
+        yield f"  reported operator: {failure.reported}{code}"
     if failure.asynchronous:
-        yield "  The device works behind the host: the cause may be an earlier launch."
+        yield (
+            "  The device works behind the host: the cause may be an earlier launch. "
+            "ASCEND_LAUNCH_BLOCKING=1 makes it surface where it is."
+        )
     if failure.before:
-        yield "  the last launches before it:"
+        yield "  the last launches before it, latest last:"
+        width = max(len(launch.name) for launch, _ in failure.before)
         for launch, source in failure.before:
-            yield f"    {launch.name}{_at(source)}"
-
-
-def _first_line(message: str) -> str:
-    return message.strip().split("\n", 1)[0]
+            yield f"    {launch.name.ljust(width)}{_at(source)}"
 
 
 def _call(node: ChainNode) -> str:
-    return f"{node.op.qualified_name}: {node.verdict.value}. {node.why}{_at(node.op.source)}"
+    return f"{node.op.qualified_name}: {node.why}{_at(node.op.source)}"
 
 
 def _at(source: SourceLocation | None) -> str:
@@ -148,14 +103,16 @@ def _at(source: SourceLocation | None) -> str:
     return f"  {text}" if text else ""
 
 
-def _section(title: str, entries: list[str]) -> Iterator[str]:
-    if not entries:
+def _section(title: str, entries: Iterable[str]) -> Iterator[str]:
+    """A heading with the number of entries; equal ones are one line with a count."""
+    counted = Counter(entries)
+    if not counted:
         return
-    yield f"{title}: {len(entries)}"
-    for entry in entries[:MAX_LISTED]:
-        yield f"  {entry}"
-    if len(entries) > MAX_LISTED:
-        yield f"  ... {len(entries) - MAX_LISTED} more"
+    yield f"{title}: {counted.total()}"
+    for entry, times in list(counted.items())[:MAX_LISTED]:
+        yield f"  {entry}{f'  {times} times' if times > 1 else ''}"
+    if len(counted) > MAX_LISTED:
+        yield f"  ... {len(counted) - MAX_LISTED} more"
 
 
 def _count(number: int, what: str) -> str:

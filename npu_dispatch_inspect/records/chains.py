@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""One call followed down to what it launched, as a record."""
+"""One call followed down to what it launched, and the error a block died of."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from attrs import frozen
 
 from npu_dispatch_inspect.records.logs import AclnnRecord, OpPluginCall, TaskRecord
-from npu_dispatch_inspect.records.ops import OpRecord
+from npu_dispatch_inspect.records.ops import ExceptionRecord, OpRecord
+from npu_dispatch_inspect.records.values import SourceLocation
 
-__all__ = ["ChainNode", "Launch", "Verdict"]
+__all__ = ["ChainNode", "Failure", "Launch", "Verdict"]
 
 
 class Verdict(enum.Enum):
@@ -22,7 +23,7 @@ class Verdict(enum.Enum):
     ACLNN_VIA = "aclnn through another operator"
     """Its own kernel called other operators, and those launched."""
     ACLOP = "aclop"
-    """It ran as an aclop (OpCommand), compiled per shape."""
+    """It ran as an aclop (OpCommand), itself or through an operator it called."""
     CPU_FALLBACK = "CPU fallback"
     """No NPU kernel: the registered fallback copies to the CPU and back."""
     HIDDEN_CPU = "computed on CPU inside the kernel"
@@ -66,10 +67,9 @@ class ChainNode:
     """op_plugin functions that this call entered itself."""
     launches: tuple[Launch, ...] = ()
     """Launches that this call made itself, not those of the calls inside it."""
+    aclops: tuple[TaskRecord, ...] = ()
+    """Queue tasks of this call that ran as aclops: ``ExecFunc`` in the log."""
     children: tuple[ChainNode, ...] = ()
-    by_logger: bool = False
-    """torch_npu's logger made this call to print a 0-dim tensor's value: without log
-    capture it would not have run."""
 
     def walk(self) -> Iterator[ChainNode]:
         """This call and everything below it, in the order of the calls."""
@@ -83,3 +83,22 @@ class ChainNode:
         """Launches of this call and of everything inside it, in order."""
         found = [launch for node in self.walk() for launch in node.launches]
         return tuple(sorted(found, key=lambda launch: launch.record.index))
+
+
+@frozen(kw_only=True)
+class Failure:
+    """The error the block died of, and the launches before it.
+
+    The device works behind the host: an error surfaces at a later call, so the
+    operator that is named need not be the one at fault.
+    """
+
+    exception: ExceptionRecord
+    reported: str | None
+    """The aclnn or aclop operator that the error names."""
+    code: int | None = None
+    """``507015``; None where the error has none."""
+    asynchronous: bool
+    """The error came from the device, so an earlier launch may be its cause."""
+    before: tuple[tuple[Launch, SourceLocation | None], ...]
+    """The last launches before it, oldest first, with the user's lines."""

@@ -3,56 +3,23 @@
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from attrs import frozen
 
 from npu_dispatch_inspect.errors import UsageError
-from npu_dispatch_inspect.records import (
-    Environment,
-    ExceptionRecord,
-    SourceLocation,
-    TensorSpec,
-)
-from npu_dispatch_inspect.records.chains import ChainNode, Launch, Verdict
+from npu_dispatch_inspect.records import Environment, OpRecord
+from npu_dispatch_inspect.records.chains import ChainNode, Failure, Launch, Verdict
 from npu_dispatch_inspect.records.logs import AclnnRecord, MissingReason
+from npu_dispatch_inspect.traces._copies import Copy, copies_in
+from npu_dispatch_inspect.traces._ways import launched, matches, near, way
 from npu_dispatch_inspect.traces.logs import LogTrace
 from npu_dispatch_inspect.traces.ops import OpTrace
 
 __all__ = ["Copy", "DispatchReport", "Failure", "ModuleShare", "ReportSource"]
-
-LAST_LAUNCHES = 8
-"""So many launches before an error are shown: any of them may be the cause."""
-
-
-@frozen(kw_only=True)
-class Copy:
-    """A cast or copy, and what asked for it."""
-
-    kind: str
-    """``"dtype cast"``, ``"format cast"``, ``"contiguous copy"``, ``"copy"`` (into a
-    tensor that was there), ``"host to device"``, ``"device to host"``."""
-    node: ChainNode
-    copied: TensorSpec
-    """What was copied or cast."""
-    result: TensorSpec | None
-    """What it became; None where it became a Python number."""
-    cause: str | None
-    """The call it was made in, and why where that is known: ``"autocast of
-    aten::linear"``; None where the program asked for it itself."""
-    source: SourceLocation | None
-    """The user's line."""
-
-    def __str__(self) -> str:
-        change = str(self.copied)
-        if self.result is not None and str(self.result) != change:
-            change += f" -> {self.result}"
-        cause = f", {self.cause}" if self.cause else ""
-        return f"{self.kind}: {change}{cause}"
 
 
 @frozen(kw_only=True)
@@ -64,23 +31,6 @@ class ModuleShare:
     calls: int
     launches: Counter[str]
     verdicts: Counter[Verdict]
-
-
-@frozen(kw_only=True)
-class Failure:
-    """The error the block died of, and the launches before it.
-
-    The device works behind the host: an error surfaces at a later call, so the
-    operator that is named need not be the one at fault.
-    """
-
-    exception: ExceptionRecord
-    reported: str | None
-    """The aclnn or aclop operator that the error names."""
-    asynchronous: bool
-    """The error came from the device, so an earlier launch may be its cause."""
-    before: tuple[tuple[Launch, SourceLocation | None], ...]
-    """The last launches before it, oldest first, with the user's lines."""
 
 
 class ReportSource(Protocol):
@@ -97,23 +47,42 @@ class DispatchReport:
 
     Inside the block the report shows what has been seen so far; afterwards it is
     an immutable value, built when somebody looks.
+
+    Args:
+        chains: the calls the program made itself, each with what is below it.
+        trace: the operator calls.
+        logs: torch_npu's log lines; None where they were not captured.
+        failure: what the block died of.
+        logger_calls: calls that torch_npu's logger made to print values; they are
+            in the trace and in no chain.
+        notes: what this report could not see, a sentence each.
     """
 
-    __slots__ = ("_chains", "_failure", "_logs", "_notes", "_source", "_trace")
+    __slots__ = (
+        "_chains",
+        "_failure",
+        "_logger_calls",
+        "_logs",
+        "_notes",
+        "_source",
+        "_trace",
+    )
 
     def __init__(
         self,
         *,
-        chains: tuple[ChainNode, ...],
+        chains: Iterable[ChainNode],
         trace: OpTrace,
         logs: LogTrace | None = None,
         failure: Failure | None = None,
+        logger_calls: int = 0,
         notes: tuple[str, ...] = (),
     ) -> None:
-        self._chains = chains
+        self._chains = tuple(chains)
         self._trace = trace
         self._logs = logs
         self._failure = failure
+        self._logger_calls = logger_calls
         self._notes = notes
         self._source: ReportSource | None = None
 
@@ -125,6 +94,7 @@ class DispatchReport:
         return report
 
     def _now(self) -> DispatchReport:
+        """Self once the block has ended, else what has been seen so far."""
         source = self._source
         if source is None:
             return self
@@ -133,8 +103,36 @@ class DispatchReport:
         if not finished:
             return snapshot
         for name in self.__slots__:
-            setattr(self, name, getattr(snapshot, name))
+            if name != "_source":
+                setattr(self, name, getattr(snapshot, name))
+        # Last: another thread may be looking as well.
+        self._source = None
         return self
+
+    def _key(self) -> tuple[object, ...]:
+        now = self._now()
+        return (
+            now._chains,
+            now._trace,
+            now._logs,
+            now._failure,
+            now._logger_calls,
+            now._notes,
+        )
+
+    def __eq__(self, other: object) -> bool:
+        """Equal in every field."""
+        if not isinstance(other, DispatchReport):
+            return NotImplemented
+        return self._key() == other._key()
+
+    def __hash__(self) -> int:
+        """By value, as equality."""
+        return hash(self._key())
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickled and copied as the plain value that it is by now."""
+        return (_rebuild, self._key())
 
     @property
     def chains(self) -> tuple[ChainNode, ...]:
@@ -143,7 +141,7 @@ class DispatchReport:
 
     @property
     def trace(self) -> OpTrace:
-        """The operator calls."""
+        """The operator calls, those of torch_npu's logger among them."""
         return self._now()._trace
 
     @property
@@ -153,13 +151,22 @@ class DispatchReport:
 
     @property
     def environment(self) -> Environment:
-        """Where the block ran."""
+        """Where the block ran, with the switches that decide the route."""
         return self.trace.environment
 
     @property
     def failure(self) -> Failure | None:
         """What the block died of, if it did."""
         return self._now()._failure
+
+    @property
+    def logger_calls(self) -> int:
+        """How many calls torch_npu's logger made to print 0-dim tensors.
+
+        They are in `trace` and counted nowhere else: without log capture they
+        would not have been made.
+        """
+        return self._now()._logger_calls
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -169,8 +176,13 @@ class DispatchReport:
     @property
     def missing(self) -> tuple[MissingReason, ...]:
         """Kinds of log lines that did not come, with reasons and remedies."""
-        logs = self.logs
-        return () if logs is None else logs.missing
+        now = self._now()
+        if now._logs is None:
+            return ()
+        if any(_on_npu(node.op) for node in now.nodes()):
+            return now._logs.missing
+        # Where nothing touched an NPU, no lines are missing.
+        return tuple(each for each in now._logs.missing if each.what != "everything")
 
     @property
     def complete(self) -> bool:
@@ -179,7 +191,9 @@ class DispatchReport:
         return (
             not now._notes
             and now._trace.complete
-            and (now._logs is None or (now._logs.complete and not now._logs.missing))
+            and not now.missing
+            and not now.unattributed
+            and (now._logs is None or now._logs.complete)
         )
 
     def nodes(self) -> Iterator[ChainNode]:
@@ -189,11 +203,38 @@ class DispatchReport:
 
     def find(self, name: str) -> tuple[ChainNode, ...]:
         """Calls whose operator matches a glob, with or without its overload."""
-        return tuple(
-            node
-            for node in self.nodes()
-            if fnmatch.fnmatchcase(node.op.name, name)
-            or fnmatch.fnmatchcase(f"{node.op.name}.{node.op.overload}", name)
+        return tuple(node for node in self.nodes() if matches(node, name))
+
+    def only(self, pattern: str) -> DispatchReport:
+        """The part of the report below some operators.
+
+        Args:
+            pattern: a glob over operators (``"aten::linear"``), launches
+                (``"aclnnMatmul*"``) or module paths (``"encoder.*"``).
+
+        Returns:
+            A report whose chains begin at the outermost calls that match.
+        """
+        now = self._now()
+        found: list[ChainNode] = []
+        pending = list(reversed(now._chains))
+        while pending:
+            node = pending.pop()
+            if (
+                matches(node, pattern)
+                or any(fnmatch.fnmatchcase(name, pattern) for name in launched(node))
+                or fnmatch.fnmatchcase(node.op.module or "", pattern)
+            ):
+                found.append(node)
+            else:
+                pending.extend(reversed(node.children))
+        return DispatchReport(
+            chains=found,
+            trace=now._trace,
+            logs=now._logs,
+            failure=now._failure,
+            logger_calls=now._logger_calls,
+            notes=now._notes,
         )
 
     @property
@@ -204,7 +245,7 @@ class DispatchReport:
 
     @property
     def unattributed(self) -> tuple[AclnnRecord, ...]:
-        """Launches of which the call is not known."""
+        """Launches of which the call is not known; `attribution` says why."""
         logs = self.logs
         return () if logs is None else logs.unattributed
 
@@ -213,7 +254,7 @@ class DispatchReport:
 
         Args:
             name: the operator to start from, a glob: ``"aten::linear"``.
-            to: an aclnn operator, an operator or a kernel's site, a glob.
+            to: an aclnn operator, an aclop, an operator or a kernel's site, a glob.
 
         Returns:
             ``("aten::linear", "aten::addmm", "RegisterNPU.cpp:34325", "aclnnAddmm",
@@ -223,20 +264,20 @@ class DispatchReport:
             UsageError: there is no such operator, or no way from it to ``to``; the
                 message names what comes nearest.
         """
-        starts = self.find(name)
+        now = self._now()
+        starts = now.find(name)
         if not starts:
-            seen = sorted({node.op.name for node in self.nodes()})
-            msg = f"{name} was not called{_near(name, seen)}."
+            seen = sorted({node.op.name for node in now.nodes()})
+            msg = f"{name} was not called{near(name, seen)}."
             raise UsageError(msg)
         for start in starts:
-            found = _way(start, to)
+            found = way(start, to)
             if found is not None:
                 return found
-        reached = sorted(
-            {launch.name for start in starts for launch in start.all_launches()}
-            | {node.op.name for start in starts for node in start.walk()}
-        )
-        msg = f"{name} was called and did not reach {to}{_near(to, reached)}."
+        below = [node for start in starts for node in start.walk()]
+        reached = {launch for node in below for launch in launched(node)}
+        reached.update(node.op.name for node in below)
+        msg = f"{name} was called and did not reach {to}{near(to, sorted(reached))}."
         raise UsageError(msg)
 
     @property
@@ -248,28 +289,29 @@ class DispatchReport:
     @property
     def copies_and_casts(self) -> tuple[Copy, ...]:
         """Casts and copies, each with the call and the line that caused it."""
-        found: list[Copy] = []
-        for chain in self.chains:
-            _collect_copies(chain, found)
-        return tuple(found)
+        return copies_in(self.chains)
 
     def by_module(self) -> dict[str | None, ModuleShare]:
-        """Calls, launches and verdicts per module; together they are the whole."""
-        shares: dict[str | None, ModuleShare] = {}
-        for node in self.nodes():
-            module = node.op.module
-            if module is not None:
-                module = module or node.op.root or ""
-            share = shares.get(module)
-            before = share.calls if share else 0
-            launches = share.launches if share else Counter[str]()
-            verdicts = share.verdicts if share else Counter[Verdict]()
-            launches.update(launch.name for launch in node.launches)
-            verdicts[node.verdict] += 1
-            shares[module] = ModuleShare(
-                module=module, calls=before + 1, launches=launches, verdicts=verdicts
+        """Calls, launches and verdicts per module; together they are the whole.
+
+        A path begins with the class of its root where the block has several roots.
+        """
+        nodes = list(self.nodes())
+        several = len({node.op.root for node in nodes} - {None}) > 1
+        by_name: dict[str | None, list[ChainNode]] = {}
+        for node in nodes:
+            by_name.setdefault(_module(node.op, several=several), []).append(node)
+        return {
+            name: ModuleShare(
+                module=name,
+                calls=len(own),
+                launches=Counter(
+                    launch.name for node in own for launch in node.launches
+                ),
+                verdicts=Counter(node.verdict for node in own),
             )
-        return shares
+            for name, own in by_name.items()
+        }
 
     def verdicts(self) -> dict[Verdict, int]:
         """Calls per verdict, the most frequent first."""
@@ -279,126 +321,63 @@ class DispatchReport:
         """A few lines: where it ran, how many calls, launches and verdicts."""
         from npu_dispatch_inspect.display.reports import report_summary
 
-        return report_summary(self)
+        return report_summary(self._now())
 
-    def __str__(self) -> str:
+    def to_text(
+        self, *, width: int = 140, max_chains: int = 60, fold: bool = True
+    ) -> str:
+        """The report as text.
+
+        Args:
+            width: columns of the tree at most; what goes beyond is cut.
+            max_chains: so many of the program's own calls are shown.
+            fold: leave out what is inside views, copies, fallbacks and CPU kernels,
+                and say only once what repeats; the counts are always those of all.
+        """
         from npu_dispatch_inspect.display.reports import report_text
 
-        return report_text(self)
+        return report_text(self._now(), width=width, max_chains=max_chains, fold=fold)
+
+    def __str__(self) -> str:
+        """The report as text, `to_text` with its defaults."""
+        return self.to_text()
 
     def __repr__(self) -> str:
-        return f"DispatchReport({len(self.trace)} calls, {len(self.launches)} launches)"
+        """Short and code-like; `print` shows the tree."""
+        now = self._now()
+        calls = sum(1 for _ in now.nodes())
+        return f"DispatchReport({calls} calls, {len(now.launches)} launches)"
 
 
-def _near(name: str, seen: list[str]) -> str:
-    near = difflib.get_close_matches(name, seen, n=3, cutoff=0.5)
-    return f"; near it: {', '.join(near)}" if near else ""
-
-
-def _way(start: ChainNode, to: str) -> tuple[str, ...] | None:
-    # Depth first, so that the first way is the one the calls took first.
-    pending: list[tuple[ChainNode, tuple[str, ...]]] = [(start, ())]
-    while pending:
-        node, above = pending.pop()
-        here = (*above, node.op.name)
-        site = node.op.path[-1].site if node.op.path else ""
-        if node is not start and fnmatch.fnmatchcase(node.op.name, to):
-            return here
-        kernel = (*here, site) if site else here
-        if site and fnmatch.fnmatchcase(site, to):
-            return kernel
-        for launch in node.launches:
-            if fnmatch.fnmatchcase(launch.name, to):
-                task = launch.task
-                slot = () if task is None or task.slot is None else (f"task {task.slot}",)
-                return (*kernel, launch.name, *slot)
-        pending.extend((child, here) for child in reversed(node.children))
-    return None
-
-
-_COPY_NAMES = {
-    "aten::_copy_from_and_resize": ("self", "dst"),
-    "aten::_local_scalar_dense": ("self", None),
-    "aten::_to_copy": ("self", None),
-    "aten::clone": ("self", None),
-    "aten::copy_": ("src", "self"),
-    "npu::_npu_dtype_cast": ("self", None),
-    "npu::npu_dtype_cast": ("self", None),
-    "npu::npu_format_cast": ("self", None),
-}
-"""Which argument is copied, and which is written; None where a new one is made."""
-
-_ASKED_BY_PROGRAM = frozenset(
-    {"aten::to", "aten::contiguous", "aten::_to_cpu", "aten::item", "aten::cpu"}
-)
-"""Calls whose whole purpose is the copy inside them."""
-
-
-def _collect_copies(chain: ChainNode, found: list[Copy]) -> None:
-    pending: list[tuple[ChainNode, tuple[ChainNode, ...]]] = [(chain, ())]
-    while pending:
-        node, above = pending.pop()
-        if node.op.name in _COPY_NAMES:
-            copy = _copy(node, above)
-            if copy is not None:
-                found.append(copy)
-        elif node.verdict is not Verdict.KERNEL and not node.by_logger:
-            # What a copy does inside is that copy; what a CPU kernel does inside
-            # is no business of the device.
-            pending.extend((child, (*above, node)) for child in reversed(node.children))
-
-
-def _copy(node: ChainNode, above: tuple[ChainNode, ...]) -> Copy | None:
-    op = node.op
-    source_name, target_name = _COPY_NAMES[op.name]
-    named = {argument.name: argument.value for argument in op.inputs}
-    copied = named.get(source_name)
-    result = named.get(target_name) if target_name else None
-    if result is None and op.output_tensors:
-        result = op.output_tensors[0]
-    if not isinstance(copied, TensorSpec) or node.by_logger:
-        return None
-    result = result if isinstance(result, TensorSpec) else None
-    kind = _copy_kind(op.name, copied, result)
-    if kind is None:
-        return None
-    source = op.source or next(
-        (outer.op.source for outer in reversed(above) if outer.op.source), None
-    )
-    return Copy(
-        kind=kind,
-        node=node,
-        copied=copied,
-        result=result,
-        cause=_cause(above),
-        source=source,
+def _rebuild(
+    chains: tuple[ChainNode, ...],
+    trace: OpTrace,
+    logs: LogTrace | None,
+    failure: Failure | None,
+    logger_calls: int,
+    notes: tuple[str, ...],
+) -> DispatchReport:
+    return DispatchReport(
+        chains=chains,
+        trace=trace,
+        logs=logs,
+        failure=failure,
+        logger_calls=logger_calls,
+        notes=notes,
     )
 
 
-def _copy_kind(name: str, copied: TensorSpec, result: TensorSpec | None) -> str | None:
-    host = copied.device == "cpu"
-    if result is None:
-        return None if host else "device to host"
-    if host != (result.device == "cpu"):
-        return "host to device" if host else "device to host"
-    if name == "npu::npu_format_cast":
-        return "format cast"
-    if copied.dtype != result.dtype:
-        return "dtype cast"
-    if name in ("aten::copy_", "aten::_copy_from_and_resize"):
-        return "copy"
-    return "contiguous copy"
+def _module(op: OpRecord, *, several: bool) -> str | None:
+    if op.module is None:
+        return None
+    root = op.root or ""
+    if several:
+        return f"{root}.{op.module}".rstrip(".")
+    return op.module or root
 
 
-def _cause(above: tuple[ChainNode, ...]) -> str | None:
-    for outer in reversed(above):
-        if outer.verdict is Verdict.CPU_FALLBACK:
-            return f"CPU fallback of {outer.op.qualified_name}"
-        if outer.verdict is Verdict.HIDDEN_CPU:
-            return f"CPU work inside {outer.op.qualified_name}"
-        if outer.op.path and outer.op.path[0].key.startswith("Autocast"):
-            return f"autocast of {outer.op.name}"
-    for outer in reversed(above):
-        if outer.op.name not in _ASKED_BY_PROGRAM:
-            return f"in {outer.op.name}"
-    return None
+def _on_npu(op: OpRecord) -> bool:
+    return any(
+        spec.device.startswith("npu")
+        for spec in (*op.input_tensors, *op.output_tensors)
+    )

@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Chains as a tree of lines: what is folded, what stands in which column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+from attrs import evolve, field, frozen
+
+from npu_dispatch_inspect._verdict_sets import ALLOCATIONS, COPIES, WRAPPED_COPIES
+from npu_dispatch_inspect.display.text import module_text, source_text, value_text
+from npu_dispatch_inspect.records import Phase
+from npu_dispatch_inspect.records.chains import ChainNode, Launch, Verdict
+from npu_dispatch_inspect.records.logs import TaskRecord
+
+__all__ = ["chain_lines"]
+
+INDENT = "  "
+MAX_NAME = 46
+"""The first column is this wide at most; longer names push the others aside."""
+MAX_SITE = 34
+MAX_ARGUMENTS = 12
+ASIDE = ("Autograd", "ADInplaceOrView", "BackendSelect")
+"""Keys that nearly every call passes on its way to its kernel."""
+
+LABELS = {
+    Verdict.ACLNN_VIA: "aclnn via",
+    Verdict.HIDDEN_CPU: "CPU inside",
+    Verdict.NO_LAUNCH: "no launch",
+}
+"""Short words for a narrow column; the others are their own."""
+
+
+@frozen(kw_only=True)
+class Line:
+    """One line of the tree and those below it; equal ones are folded into one."""
+
+    name: str
+    verdict: str
+    kernel: str = ""
+    values: str = ""
+    place: str = field(default="", eq=False)
+    """Stream and task: they differ between calls that are otherwise equal."""
+    times: int = 1
+    below: tuple[Line, ...] = ()
+
+
+def chain_lines(
+    chains: Iterable[ChainNode], *, width: int, fold: bool, limit: int
+) -> Iterator[str]:
+    """The chains under headings that say module, phase and line.
+
+    Args:
+        chains: the program's own calls.
+        width: columns at most.
+        fold: leave out what is inside views, copies, fallbacks and CPU kernels, and
+            say only once what repeats.
+        limit: so many of the program's own calls are shown.
+    """
+    shown = list(chains)
+    more = len(shown) - limit
+    groups = [
+        (heading, _folded([_line(each, fold=fold) for each in group], fold=fold))
+        for heading, group in groupby(shown[:limit], key=_heading)
+    ]
+    rows = [row for _, lines in groups for row in _rows(lines)]
+    widths = (
+        min(MAX_NAME, max((len(name) for name, _ in rows), default=0)),
+        max((len(line.verdict) for _, line in rows), default=0),
+        max((len(_kernel_and_place(line)) for _, line in rows), default=0),
+    )
+    known: dict[tuple[Line, ...], str] = {}
+    for heading, lines in groups:
+        same = known.get(lines) if fold and len(list(_rows(lines))) > 1 else None
+        if same is not None and same != heading:
+            yield _cut(f"{heading}: as {same}", width)
+            continue
+        known.setdefault(lines, heading)
+        yield _cut(heading, width)
+        for name, line in _rows(lines):
+            yield _cut(_columns(name, line, widths), width)
+    if more > 0:
+        yield f"... {more} more calls"
+
+
+def _heading(node: ChainNode) -> str:
+    phase = "" if node.op.phase is Phase.FORWARD else node.op.phase.value
+    if node.op.recomputed:
+        phase = "recomputed"
+    parts = (module_text(node.op) or "no module", phase, source_text(node.op.source))
+    return ", ".join(part for part in parts if part)
+
+
+def _line(node: ChainNode, *, fold: bool) -> Line:
+    # Without recursion: chains can be as deep as the program's own.
+    made: dict[int, Line] = {}
+    order: list[ChainNode] = []
+    pending = [node]
+    while pending:
+        each = pending.pop()
+        order.append(each)
+        pending.extend(each.children)
+    for each in reversed(order):
+        below = [made.pop(id(child)) for child in _inside(each, fold=fold)]
+        below += [_launch(launch) for launch in _own_launches(each, fold=fold)]
+        below += [_aclop(task) for task in _own_aclops(each, fold=fold)]
+        made[id(each)] = _call(each, _folded(below, fold=fold), fold=fold)
+    return made[id(node)]
+
+
+def _inside(node: ChainNode, *, fold: bool) -> tuple[ChainNode, ...]:
+    """The calls inside that are shown below a call."""
+    if not fold:
+        return node.children
+    if _closed(node) or _moves(node):
+        return ()
+    return tuple(each for each in node.children if each.op.name not in ALLOCATIONS)
+
+
+def _closed(node: ChainNode) -> bool:
+    return node.verdict in (Verdict.NO_LAUNCH, Verdict.KERNEL, Verdict.CPU_FALLBACK)
+
+
+def _moves(node: ChainNode) -> bool:
+    """A copy is one thing; only what it launched in the end is worth a line."""
+    return node.op.name in COPIES or node.op.name in WRAPPED_COPIES
+
+
+def _own_launches(node: ChainNode, *, fold: bool) -> tuple[Launch, ...]:
+    return node.all_launches() if fold and _moves(node) else node.launches
+
+
+def _own_aclops(node: ChainNode, *, fold: bool) -> tuple[TaskRecord, ...]:
+    if fold and _moves(node):
+        return tuple(task for each in node.walk() for task in each.aclops)
+    return node.aclops
+
+
+def _call(node: ChainNode, below: tuple[Line, ...], *, fold: bool) -> Line:
+    op = node.op
+    hidden = sum(1 for _ in node.walk()) - 1
+    inside = ""
+    if fold and hidden and node.verdict is Verdict.CPU_FALLBACK:
+        inside = f"  ({hidden} calls inside)"
+    if op.exception is not None:
+        inside += f"  raised {op.exception.type}"
+    values = " -> ".join(
+        ", ".join(map(str, each))
+        for each in (op.input_tensors, op.output_tensors)
+        if each
+    )
+    quiet = fold and node.verdict in (Verdict.NO_LAUNCH, Verdict.COPY)
+    return Line(
+        name=op.qualified_name,
+        verdict=_label(node),
+        kernel="" if quiet else _kernel(node),
+        values=f"{values}{inside}".strip(),
+        below=below,
+    )
+
+
+def _label(node: ChainNode) -> str:
+    if node.verdict is Verdict.NO_LAUNCH:
+        given = {spec.storage_id for spec in node.op.input_tensors}
+        results = node.op.output_tensors
+        if results and all(spec.storage_id in given for spec in results):
+            return "view"
+    return LABELS.get(node.verdict, node.verdict.value)
+
+
+def _kernel(node: ChainNode) -> str:
+    path = node.op.path
+    if not path:
+        return "kernel unknown"
+    if node.verdict is Verdict.COMPOSITE and path[0].key.startswith(ASIDE):
+        return _short(path[-1].site)
+    keys = [each.key for each in path[:-1] if not each.key.startswith(ASIDE)]
+    keys.append(path[-1].key)
+    return f"{' > '.join(keys)} {_short(path[-1].site)}".rstrip()
+
+
+def _short(site: str) -> str:
+    if len(site) <= MAX_SITE:
+        return site
+    half = (MAX_SITE - 3) // 2
+    return f"{site[:half]}...{site[-half:]}"
+
+
+def _launch(launch: Launch) -> Line:
+    record = launch.record
+    arguments = record.arguments or ()
+    values = ", ".join(value_text(each.value) for each in arguments[:MAX_ARGUMENTS])
+    if len(arguments) > MAX_ARGUMENTS:
+        values += ", ..."
+    if record.truncated:
+        values += ", cut off"
+    parts = []
+    if record.synchronous:
+        parts.append("synchronous")
+    if record.stream is not None and record.stream >= 0:
+        parts.append(f"stream {record.stream}")
+    if launch.task is not None:
+        parts.append(_task(launch.task))
+    return Line(
+        name=record.name, verdict="launch", values=values, place=", ".join(parts)
+    )
+
+
+def _aclop(task: TaskRecord) -> Line:
+    return Line(name=task.name or "", verdict="aclop", place=_task(task))
+
+
+def _task(task: TaskRecord) -> str:
+    if task.ret not in (None, 0):
+        return f"task {task.slot} failed ({task.ret})"
+    if task.written is None:
+        return f"task {task.slot}, not seen written"
+    return f"task {task.slot} {'done' if task.executed else 'not seen to run'}"
+
+
+def _folded(lines: list[Line], *, fold: bool) -> tuple[Line, ...]:
+    """Equal lines that follow each other become one with a count."""
+    if not fold:
+        return tuple(lines)
+    found: list[Line] = []
+    for line in lines:
+        if found and evolve(found[-1], times=line.times) == line:
+            found[-1] = evolve(found[-1], times=found[-1].times + line.times)
+        else:
+            found.append(line)
+    return tuple(found)
+
+
+def _rows(lines: Iterable[Line]) -> Iterator[tuple[str, Line]]:
+    """Each line with the branches of the tree in front of its name."""
+    pending = [(line, INDENT, INDENT) for line in reversed(list(lines))]
+    while pending:
+        line, first, rest = pending.pop()
+        yield f"{first}{line.name}", line
+        for place, each in enumerate(reversed(line.below)):
+            branch, stem = ("└─ ", "   ") if place == 0 else ("├─ ", "│  ")
+            pending.append((each, rest + branch, rest + stem))
+
+
+def _kernel_and_place(line: Line) -> str:
+    times = f"{line.times} times" if line.times > 1 else ""
+    return "  ".join(part for part in (line.kernel or line.place, times) if part)
+
+
+def _columns(name: str, line: Line, widths: tuple[int, int, int]) -> str:
+    cells = (name, line.verdict, _kernel_and_place(line))
+    padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=True)]
+    return "  ".join([*padded, line.values]).rstrip()
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 3]}..."
