@@ -106,7 +106,7 @@ def _npu(torch: Any, torch_npu: Any) -> dict[str, Any]:
         return {}
     facts: dict[str, Any] = {}
     for name, read in (
-        ("soc", lambda: torch.npu.get_device_name()),
+        ("soc", torch.npu.get_device_name),
         ("cann", lambda: torch_npu.npu.utils.get_cann_version() or None),
         ("jit_compile", lambda: not torch.npu.is_jit_compile_false()),
         ("internal_format", lambda: bool(torch.npu.config.allow_internal_format)),

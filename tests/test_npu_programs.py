@@ -234,7 +234,7 @@ def test_two_processes_over_hccl(tmp_path):
                 "--device-count",
                 "2",
                 str(script),
-            ],  # fmt: skip
+            ],
             env={
                 **os.environ,
                 "RANK": str(rank),

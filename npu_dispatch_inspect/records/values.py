@@ -107,7 +107,9 @@ class Constant:
         return self.text
 
 
-Value: TypeAlias = "None | bool | int | float | complex | str | TensorSpec | Constant | tuple[Value, ...]"
+Value: TypeAlias = (
+    "bool | int | float | complex | str | TensorSpec | Constant | tuple[Value, ...] | None"
+)
 """What an argument or a result can be."""
 
 
