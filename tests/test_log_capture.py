@@ -628,3 +628,19 @@ with capture_logs() as logs:
         )
 
         assert done.stdout.startswith("There are no log lines without torch_npu")
+
+
+class TestTracersOfNames:
+    def test_inside_the_capture(self, x):
+        """It notes where calls end, for there is somebody to ask."""
+        with capture_logs() as logs, trace_ops(detail="names") as ops:
+            x + 1
+
+        assert ["aten::add"] == [ops[each.op].name for each in logs.launches]
+
+    def test_around_the_capture(self, x):
+        """It does not, and then there is no answer."""
+        with trace_ops(detail="names"), capture_logs() as logs:
+            x + 1
+
+        assert [(None, None)] == [(each.op, each.attribution) for each in logs.launches]

@@ -13,7 +13,7 @@ from typing import Final, TypeGuard
 
 from attrs import evolve
 
-from npu_dispatch_inspect.capture._streams import CallSpan, Reading
+from npu_dispatch_inspect.capture._streams import STREAM_BITS, CallSpan, Reading
 from npu_dispatch_inspect.records import (
     AclnnRecord,
     LogRecord,
@@ -35,6 +35,8 @@ def attribute(records: list[LogRecord], part: Reading) -> list[LogRecord]:
         return records
     # Of several tracers the last one to begin is the innermost.
     spans = part.tracers[-1].call_spans()
+    if spans is None:
+        return records
     walk = _Walk(spans)
     result = list(records)
     for place, record in enumerate(records):
@@ -70,7 +72,7 @@ class _Walk:
             self._next += 1
         found: list[CallSpan] = []
         for calls in self._open.values():
-            while calls and calls[-1].end is not None and calls[-1].end <= position:
+            while calls and _end(calls[-1]) <= position:
                 calls.pop()
             if calls:
                 found.append(calls[-1])
@@ -79,3 +81,10 @@ class _Walk:
         if len(found) > 1:
             return None, SEVERAL
         return found[0].op, IN_CALL
+
+
+def _end(span: CallSpan) -> int:
+    """Where a call's lines end, at the latest where its stream does."""
+    if span.end is not None:
+        return span.end
+    return ((span.start >> STREAM_BITS) + 1) << STREAM_BITS

@@ -30,6 +30,7 @@ from npu_dispatch_inspect.capture._cerr import revive
 from npu_dispatch_inspect.npu_logs.passing import split_foreign
 
 __all__ = [
+    "STREAM_BITS",
     "CallSpan",
     "Reading",
     "Stream",
@@ -42,6 +43,8 @@ __all__ = [
 
 STDERR: Final = 2
 CHUNK: Final = 1 << 20
+STREAM_BITS: Final = 48
+"""A position is the number of a stream and, in so many bits, a place in it."""
 ROOM: Final = 1 << 16
 """Bytes that the file must take, else it counts as full."""
 
@@ -60,8 +63,8 @@ class CallSpan(NamedTuple):
 class Tracer(Protocol):
     """Something that notes positions while the stream is captured."""
 
-    def call_spans(self) -> list[CallSpan]:
-        """The calls so far, in the order in which they began."""
+    def call_spans(self) -> list[CallSpan] | None:
+        """The calls so far; None where it did not note where they end."""
 
 
 active: list[Stream] = []
@@ -113,7 +116,7 @@ class Stream:
         """
         global _generation  # noqa: PLW0603 - one count for the process
         _generation += 1
-        self.base = _generation << 48
+        self.base = _generation << STREAM_BITS
         self.process = os.getpid()
         self.readings: list[Reading] = []
         self.kept: list[tuple[int, int]] = []

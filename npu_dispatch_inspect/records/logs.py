@@ -240,7 +240,10 @@ class AclnnRecord(LogRecord):
     truncated: str | None = None
     """Why the list of arguments ends early, None where it is whole."""
     op: int | None = None
-    """Index of the traced call that launched it, None where none was seen."""
+    """Index of the traced call that launched it, None where none was seen.
+
+    Where several tracers were on, it is of the trace that began last.
+    """
     attribution: str | None = None
     """How `op` was found, or why it was not; None where nothing was traced."""
 
