@@ -87,7 +87,7 @@ def load(path: str | os.PathLike[str], *, partial: bool = False) -> OpTrace:
     """
     try:
         with Path(path).open(encoding="utf-8") as file:
-            return _read(file, str(path), partial=partial)
+            return read_lines(file, str(path), partial=partial)
     except OSError as error:
         msg = f"{path} cannot be read: {error.strerror}."
         raise RecordError(msg) from error
@@ -121,14 +121,14 @@ def header_line(*, engine: str, label: str | None, environment: Environment) -> 
             "version": f"{MAJOR}.{MINOR}",
             "engine": engine,
             "label": label,
-            "environment": _writer().unstructure(environment),
+            "environment": writer().unstructure(environment),
         }
     )
 
 
 def record_line(record: OpRecord) -> str:
     """One record."""
-    return _line(_writer().unstructure(record))
+    return _line(writer().unstructure(record))
 
 
 def end_line(
@@ -145,7 +145,7 @@ def end_line(
     return _line(
         {
             "end": count,
-            "environment": _writer().unstructure(environment),
+            "environment": writer().unstructure(environment),
             "truncated": truncated,
             "notes": list(notes),
         }
@@ -174,17 +174,18 @@ def _read_header(line: str, path: str) -> dict[str, Any]:
     return header
 
 
-def _read(lines: Iterable[str], path: str, *, partial: bool) -> OpTrace:
+def read_lines(lines: Iterable[str], path: str, *, partial: bool = False) -> OpTrace:
+    """The trace of the lines that `trace_lines` has made; ``path`` is for messages."""
     reading = iter(lines)
     header = _read_header(next(reading, ""), path)
-    reader = _reader(header["exact"])
+    converter = reader(header["exact"])
     read: list[OpRecord] = []
     ended = False
     number, line = 1, "\n"
     try:
-        engine = reader.structure(header["engine"], str)
-        label = header["label"] and reader.structure(header["label"], str)
-        environment = reader.structure(header["environment"], Environment)
+        engine = converter.structure(header["engine"], str)
+        label = header["label"] and converter.structure(header["label"], str)
+        environment = converter.structure(header["environment"], Environment)
         truncated = False
         notes: tuple[str, ...] = ()
         for line in reading:
@@ -194,11 +195,11 @@ def _read(lines: Iterable[str], path: str, *, partial: bool) -> OpTrace:
                 raise ValueError(msg)  # noqa: TRY301 - one place words all damage
             content = json.loads(line)
             if not (isinstance(content, dict) and "end" in content):
-                read.append(reader.structure(content, OpRecord))
+                read.append(converter.structure(content, OpRecord))
                 continue
-            environment = reader.structure(content["environment"], Environment)
-            truncated = reader.structure(content["truncated"], bool)
-            notes = reader.structure(content["notes"], tuple[str, ...])
+            environment = converter.structure(content["environment"], Environment)
+            truncated = converter.structure(content["truncated"], bool)
+            notes = converter.structure(content["notes"], tuple[str, ...])
             if content["end"] != len(read):
                 msg = f"{content['end']} records were written, {len(read)} are there"
                 raise ValueError(msg)  # noqa: TRY301
@@ -253,7 +254,7 @@ def _write_value(value: Value) -> Any:
         return [_write_value(each) for each in value]
     return {
         "tensor" if isinstance(value, TensorSpec) else "constant": (
-            _writer().unstructure(value)
+            writer().unstructure(value)
         )
     }
 
@@ -268,7 +269,8 @@ def _value_type() -> Any:
 
 
 @cache
-def _writer() -> cattrs.Converter:
+def writer() -> cattrs.Converter:
+    """The converter from records to JSON's types."""
     converter = cattrs.Converter(unstruct_collection_overrides={tuple: list})
     converter.register_unstructure_hook_func(lambda kind: kind == _value_type(), _write_value)
     for kind in _CLASSES:
@@ -292,7 +294,8 @@ def _exactly(*kinds: type) -> Callable[[Any, Any], Any]:
 
 
 @cache
-def _reader(exact: bool) -> cattrs.Converter:  # noqa: FBT001 - a cache key
+def reader(exact: bool) -> cattrs.Converter:  # noqa: FBT001 - a cache key
+    """The converter back; ``exact`` refuses fields it does not know."""
     converter = cattrs.Converter(forbid_extra_keys=exact)
     for plain in (bool, int, str):
         converter.register_structure_hook(plain, _exactly(plain))
