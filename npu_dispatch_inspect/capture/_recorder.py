@@ -73,16 +73,18 @@ Token = tuple["_ThreadRows", int]
 class _ThreadRows:
     """One thread's rows and the call it is inside of."""
 
-    __slots__ = ("depth", "flat", "parent", "places", "top")
+    __slots__ = ("depth", "flat", "opened", "parent", "places", "top")
 
     def __init__(self, thread: int) -> None:
         self.flat: list[Any] = []
         self.parent = -1
         self.depth = 0
+        self.opened: list[int] = []
+        """Where the rows of the calls that it is inside of stand; the first `depth`."""
         self.top = top_scope(thread)
         """The scope outside any module and region."""
         self.places: list[tuple[int, int | None]] = []
-        """Positions of a captured log: (index, where) at begin, (~index, where) at end."""
+        """Positions of a captured log: (index, where) at begin and at end."""
 
 
 class _Threads(dict[int, _ThreadRows]):
@@ -145,25 +147,19 @@ class Recorder:
         """The rows that are here, in the order in which the calls began."""
         return self._rows_but(None)
 
-    def call_spans(self) -> list[CallSpan] | None:
-        """Where in a captured log each call began and ended; see `_streams`.
-
-        None where ends were not noted: a tracer of names only that began before
-        any capture.
-        """
-        if self.end is None:
-            return None
+    def call_spans(self) -> list[CallSpan]:
+        """Where in a captured log each call began and ended; see `_streams`."""
         spans = []
         for thread, state in list(self._threads.items()):
             begun: dict[int, int] = {}
             for index, place in list(state.places):
-                if place is None:
-                    continue
-                if index >= 0:
-                    begun[index] = place
-                elif ~index in begun:
-                    spans.append(CallSpan(begun.pop(~index), place, ~index, thread))
-            spans += [CallSpan(begun[each], None, each, thread) for each in begun]
+                if index not in begun:
+                    if place is not None:
+                        begun[index] = place
+                else:
+                    spans.append(CallSpan(begun.pop(index), place, index, thread))
+            if self.end is not None:
+                spans += [CallSpan(begun[each], None, each, thread) for each in begun]
         return spans
 
     def _rows_but(self, left_out: _ThreadRows | None) -> list[Row]:
@@ -237,24 +233,36 @@ class Recorder:
                 return None
             thread = get_ident()
             state = threads[thread]
-            task = graph_task()
-            if task == -1:
-                node = node_number = None
-                site = walk(get_frame(1).f_back, open_modules.get(thread))
+            depth = state.depth
+            here = get_frame(1)
+            caller = here.f_back
+            if nesting and depth and caller and caller.f_code is here.f_code:
+                # Called by the kernel of the call it is inside of, with no Python
+                # in between: it belongs where that one belongs.
+                outer = state.opened[depth - 1]
+                _, _, scope, _, _, _, node, node_number, site = state.flat[
+                    outer : outer + 9
+                ]
             else:
-                running = autograd_node()
-                node, node_number = (
-                    ("", -1)
-                    if running is None
-                    else (running.name(), running._sequence_nr())
-                )
-                site = walk_backward(get_frame(1).f_back, task)
+                scope = scope_of(thread) or state.top
+                task = graph_task()
+                if task == -1:
+                    node = node_number = None
+                    site = walk(caller, open_modules.get(thread))
+                else:
+                    running = autograd_node()
+                    node, node_number = (
+                        ("", -1)
+                        if running is None
+                        else (running.name(), running._sequence_nr())
+                    )
+                    site = walk_backward(caller, task)
             row = [
                 index,
                 op,
-                scope_of(thread) or state.top,
+                scope,
                 state.parent,
-                state.depth,
+                depth,
                 sequence_number(),
                 node,
                 node_number,
@@ -286,15 +294,16 @@ class Recorder:
                 del row[_FIXED:]
                 row[14:] = None, -1
             flat = state.flat
-            if len(flat) >= room and not state.depth:
+            if len(flat) >= room and not depth:
                 spill(state)
             row[10] = clock()
             at = len(flat)
             # In one go: an interrupt may come after any call.
             flat.extend(row)
             if nesting:
+                state.opened[depth:] = (at,)
                 state.parent = index
-                state.depth += 1
+                state.depth = depth + 1
             if active:
                 state.places.append((index, position()))
             return state, at
@@ -305,7 +314,7 @@ class Recorder:
             state, at = token
             flat = state.flat
             if active:
-                state.places.append((~flat[at], position()))
+                state.places.append((flat[at], position()))
             flat[at + 12] = clock()
             if nesting:
                 state.parent, state.depth = flat[at + 3], flat[at + 4]
@@ -339,26 +348,35 @@ class Recorder:
                 return None
             thread = get_ident()
             state = threads[thread]
-            scope = scope_of(thread) or state.top
-            site = -1
-            node = node_number = None
-            task = graph_task()
-            # The frames are asked only where the phase hangs on them.
-            if task == -1:
-                if scope.path is None:
-                    site = walk(get_frame(1).f_back, None)
+            depth = state.depth
+            here = get_frame(1)
+            caller = here.f_back
+            if nesting and depth and caller and caller.f_code is here.f_code:
+                # As in _full.
+                outer = state.opened[depth - 1]
+                _, _, scope, _, _, _, node, node_number, site = state.flat[
+                    outer : outer + 9
+                ]
             else:
-                running = autograd_node()
-                node, node_number = (
-                    ("", -1)
-                    if running is None
-                    else (running.name(), running._sequence_nr())
-                )
-                frame = get_frame(1).f_back
-                if frame is not None and frame.f_code is not engine:
-                    site = walk_backward(frame, task)
+                scope = scope_of(thread) or state.top
+                site = -1
+                node = node_number = None
+                task = graph_task()
+                # The frames are asked only where the phase hangs on them.
+                if task == -1:
+                    if scope.path is None:
+                        site = walk(caller, None)
+                else:
+                    running = autograd_node()
+                    node, node_number = (
+                        ("", -1)
+                        if running is None
+                        else (running.name(), running._sequence_nr())
+                    )
+                    if caller is not None and caller.f_code is not engine:
+                        site = walk_backward(caller, task)
             flat = state.flat
-            if len(flat) >= room and not state.depth:
+            if len(flat) >= room and not depth:
                 spill(state)
             at = len(flat)
             flat.extend(
@@ -367,7 +385,7 @@ class Recorder:
                     op,
                     scope,
                     state.parent,
-                    state.depth,
+                    depth,
                     sequence_number(),
                     node,
                     node_number,
@@ -382,8 +400,9 @@ class Recorder:
                 )
             )
             if nesting:
+                state.opened[depth:] = (at,)
                 state.parent = index
-                state.depth += 1
+                state.depth = depth + 1
             if active:
                 state.places.append((index, position()))
             return state, at
@@ -392,7 +411,7 @@ class Recorder:
             if token is not None:
                 state, at = token
                 if active:
-                    state.places.append((~state.flat[at], position()))
+                    state.places.append((state.flat[at], position()))
                 state.parent, state.depth = state.flat[at + 3], state.flat[at + 4]
 
         return begin, (end if nesting or active else None), _fail
@@ -415,7 +434,7 @@ def _fail(token: Token | None, error: BaseException) -> None:
     state, at = token
     flat = state.flat
     if active:
-        state.places.append((~flat[at], position()))
+        state.places.append((flat[at], position()))
     flat[at + _END] = perf_counter_ns()
     flat[at + _ERROR] = (name, _message(error))
     state.parent, state.depth = flat[at + _PARENT], flat[at + _DEPTH]
