@@ -84,7 +84,7 @@ class _ThreadRows:
         self.top = top_scope(thread)
         """The scope outside any module and region."""
         self.places: list[tuple[int, int | None]] = []
-        """Positions of a captured log: (index, where) at begin and at end."""
+        """Positions of a captured log: (index, where) at begin, (~index, where) at end."""
 
 
 class _Threads(dict[int, _ThreadRows]):
@@ -147,19 +147,25 @@ class Recorder:
         """The rows that are here, in the order in which the calls began."""
         return self._rows_but(None)
 
-    def call_spans(self) -> list[CallSpan]:
-        """Where in a captured log each call began and ended; see `_streams`."""
+    def call_spans(self) -> list[CallSpan] | None:
+        """Where in a captured log each call began and ended; see `_streams`.
+
+        None where ends were not noted: a tracer of names only that began before
+        any capture.
+        """
+        if self.end is None:
+            return None
         spans = []
         for thread, state in list(self._threads.items()):
             begun: dict[int, int] = {}
             for index, place in list(state.places):
-                if index not in begun:
-                    if place is not None:
-                        begun[index] = place
-                else:
-                    spans.append(CallSpan(begun.pop(index), place, index, thread))
-            if self.end is not None:
-                spans += [CallSpan(begun[each], None, each, thread) for each in begun]
+                if place is None:
+                    continue
+                if index >= 0:
+                    begun[index] = place
+                elif ~index in begun:
+                    spans.append(CallSpan(begun.pop(~index), place, ~index, thread))
+            spans += [CallSpan(begun[each], None, each, thread) for each in begun]
         return spans
 
     def _rows_but(self, left_out: _ThreadRows | None) -> list[Row]:
@@ -314,7 +320,7 @@ class Recorder:
             state, at = token
             flat = state.flat
             if active:
-                state.places.append((flat[at], position()))
+                state.places.append((~flat[at], position()))
             flat[at + 12] = clock()
             if nesting:
                 state.parent, state.depth = flat[at + 3], flat[at + 4]
@@ -411,7 +417,7 @@ class Recorder:
             if token is not None:
                 state, at = token
                 if active:
-                    state.places.append((state.flat[at], position()))
+                    state.places.append((~state.flat[at], position()))
                 state.parent, state.depth = state.flat[at + 3], state.flat[at + 4]
 
         return begin, (end if nesting or active else None), _fail
@@ -434,7 +440,7 @@ def _fail(token: Token | None, error: BaseException) -> None:
     state, at = token
     flat = state.flat
     if active:
-        state.places.append((flat[at], position()))
+        state.places.append((~flat[at], position()))
     flat[at + _END] = perf_counter_ns()
     flat[at + _ERROR] = (name, _message(error))
     state.parent, state.depth = flat[at + _PARENT], flat[at + _DEPTH]
