@@ -79,6 +79,7 @@ if TYPE_CHECKING:
         ChainNode,
         Failure,
         Launch,
+        NativeCall,
         Verdict,
     )
     from npu_dispatch_inspect.records.coverage import Coverage
@@ -96,6 +97,7 @@ if TYPE_CHECKING:
     )
     from npu_dispatch_inspect.records.table_changes import TableChange
     from npu_dispatch_inspect.records.traced_registrations import RegistrationTrace
+    from npu_dispatch_inspect.report_file import load_report, save_report
     from npu_dispatch_inspect.serialization import load, save
     from npu_dispatch_inspect.traces.log_summary import LogSummary
     from npu_dispatch_inspect.traces.logs import LogTrace
@@ -137,6 +139,7 @@ _HOMES = {
     "LogSummary": "traces.log_summary",
     "LogTrace": "traces.logs",
     "ModuleShare": "traces.report",
+    "NativeCall": "records.chains",
     "OpRecord": "records",
     "OpTrace": "traces.ops",
     "OpTracer": "capture.ops",
@@ -179,6 +182,7 @@ _HOMES = {
     "inspect_dispatch": "capture.inspector",
     "join_records": "npu_logs",
     "load": "serialization",
+    "load_report": "report_file",
     "load_table": "dispatch_table.persistence",
     "map_logs": "npu_logs",
     "op": "patterns",
@@ -191,6 +195,7 @@ _HOMES = {
     "read_logs": "npu_logs",
     "region": "capture.ops",
     "save": "serialization",
+    "save_report": "report_file",
     "save_table": "dispatch_table.persistence",
     "summarize_logs": "npu_logs",
     "trace_ops": "capture.ops",
@@ -228,6 +233,7 @@ __all__ = [
     "LogSummary",
     "LogTrace",
     "ModuleShare",
+    "NativeCall",
     "OpRecord",
     "OpTrace",
     "OpTracer",
@@ -269,6 +275,7 @@ __all__ = [
     "inspect_dispatch",
     "join_records",
     "load",
+    "load_report",
     "load_table",
     "map_logs",
     "op",
@@ -281,6 +288,7 @@ __all__ = [
     "read_logs",
     "region",
     "save",
+    "save_report",
     "save_table",
     "summarize_logs",
     "trace_ops",

@@ -153,7 +153,8 @@ def _judge_quiet(seen: Seen, last: KernelChoice, inside: list[ChainNode]) -> Jud
         return Verdict.NO_LAUNCH, "It returned no tensor, launched and queued nothing."
     if seen.jit_compile and not seen.doubt:
         doubt = (
-            "; jit_compile is on, and an aclop that the host waits for leaves no line"
+            "; jit_compile is on, and an aclop that the host waits for leaves no line: "
+            "inspect_dispatch(profiler=True) would see it"
         )
     return (
         Verdict.UNKNOWN,

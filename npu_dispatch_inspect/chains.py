@@ -6,13 +6,14 @@ Pure: traces in, chains out; `_verdicts` decides what each call came to.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
 from npu_dispatch_inspect._verdicts import Seen, judge
 from npu_dispatch_inspect.records import OpRecord
-from npu_dispatch_inspect.records.chains import ChainNode, Launch
+from npu_dispatch_inspect.records.chains import ChainNode, Launch, NativeCall
 from npu_dispatch_inspect.records.logs import (
+    AclnnRecord,
     ExecutionRecord,
     OpPluginCall,
     QueueRecord,
@@ -47,15 +48,22 @@ class _Logged(NamedTuple):
     """Why a launch may have gone unseen, None where none can have."""
 
 
-def join(trace: OpTrace, logs: LogTrace | None = None) -> Joined:
+def join(
+    trace: OpTrace,
+    logs: LogTrace | None = None,
+    native_calls: Iterable[NativeCall] | None = None,
+) -> Joined:
     """The calls of a trace as chains, nested as they were made.
 
     Args:
         trace: calls of engine "dispatcher"; with engine "dispatch_mode" the tree
             is flat and kernels are not known.
         logs: lines captured beside it, with launches attributed to calls.
+        native_calls: what the profiler saw; None where it did not listen.
     """
     logged = _logged(logs)
+    if native_calls is not None:
+        logged = _with_native(logged, list(native_calls))
     unfinished = _open_at_the_end(trace)
     made: dict[int, ChainNode] = {}
     by_logger = 0
@@ -81,7 +89,7 @@ def join(trace: OpTrace, logs: LogTrace | None = None) -> Joined:
             doubt="the trace ends inside it"
             if op.index in unfinished
             else logged.doubt,
-            jit_compile=trace.environment.jit_compile,
+            jit_compile=trace.environment.jit_compile and native_calls is None,
         )
         verdict, why = judge(seen)
         made[op.index] = ChainNode(
@@ -127,6 +135,37 @@ def _logged(logs: LogTrace | None) -> _Logged:
             entered.setdefault(call.op, []).append(call)
     return _Logged(
         _frozen(launches), _frozen(entered), _frozen(_aclops(logs)), _doubt(logs)
+    )
+
+
+def _with_native(logged: _Logged, calls: list[NativeCall]) -> _Logged:
+    """What the profiler saw of the calls of which no line tells anything."""
+    launches: dict[int, list[Launch]] = {}
+    aclops: dict[int, list[TaskRecord]] = {}
+    for number, call in enumerate(calls):
+        op = call.op
+        if op is None or op in logged.launches or op in logged.aclops:
+            continue
+        if call.name.startswith("aclnn"):
+            record = AclnnRecord(
+                index=number,
+                offset=0,
+                text="",
+                name=call.name,
+                command="",
+                op=op,
+                attribution="named to the profiler",
+            )
+            launches.setdefault(op, []).append(Launch(record=record))
+        else:
+            task = TaskRecord(index=number, kind=TaskKind.OPERATOR, name=call.name)
+            aclops.setdefault(op, []).append(task)
+    return _Logged(
+        {**logged.launches, **_frozen(launches)},
+        logged.op_plugin,
+        {**logged.aclops, **_frozen(aclops)},
+        # Every launch is named to the profiler, so none can have gone unseen.
+        None if all(call.op is not None for call in calls) else logged.doubt,
     )
 
 

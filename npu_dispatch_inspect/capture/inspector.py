@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Final, Literal, TypeVar
 
+from npu_dispatch_inspect.capture._function_events import FunctionEvents
 from npu_dispatch_inspect.capture.logs import LogCapture
 from npu_dispatch_inspect.capture.ops import OpTracer
 from npu_dispatch_inspect.chains import join
@@ -47,6 +48,10 @@ class DispatchInspector:
             and leaves kernels unknown.
         max_ops: record so many calls, then only mark the report as truncated.
         threads: ``"current"`` or ``"all"``, as for `OpTracer`.
+        profiler: listen to torch's profiler as well. torch_npu names every operator
+            to it, also where its log lines cannot: an aclop that the host waits
+            for, or any aclop while the task queue is off. torch has one profiler,
+            so the block must not use it itself.
 
     Raises:
         UsageError: an argument is not one of those above, the inspector is
@@ -72,6 +77,7 @@ class DispatchInspector:
         engine: Literal["dispatcher", "dispatch_mode"] = "dispatcher",
         max_ops: int | None = None,
         threads: Literal["current", "all"] = "current",
+        profiler: bool = False,
     ) -> None:
         if callable(label):
             msg = (
@@ -80,6 +86,7 @@ class DispatchInspector:
             )
             raise UsageError(msg)
         self._tracer = OpTracer(label, engine=engine, max_ops=max_ops, threads=threads)
+        self._profiler = profiler
         self._stack: ExitStack | None = None
         self._run: _Run | None = None
         self.report: DispatchReport | None = None
@@ -101,6 +108,8 @@ class DispatchInspector:
         with ExitStack() as stack:
             if "torch_npu" in sys.modules:
                 run.capture(stack)
+            if self._profiler:
+                run.listen(stack)
             run.trace = stack.enter_context(self._tracer)
             self._stack = stack.pop_all()
         self._run = run
@@ -155,6 +164,7 @@ class _Run:
         self._logs: LogTrace | None = None
         self._notes: list[str] = []
         self._exception: ExceptionRecord | None = None
+        self._events: FunctionEvents | None = None
 
     def capture(self, stack: ExitStack) -> None:
         if self._logs is not None:
@@ -163,6 +173,10 @@ class _Run:
             self._logs = stack.enter_context(LogCapture())
         except InspectError as error:
             self._notes.append(f"torch_npu's log lines were not captured: {error}")
+
+    def listen(self, stack: ExitStack) -> None:
+        self._events = FunctionEvents()
+        stack.callback(self._events.stop)
 
     def finish(self, error: BaseException | None) -> None:
         # Leaving the program is no failure of it.
@@ -177,14 +191,19 @@ class _Run:
         if not self.finished:
             # What a running block shows now must not change under its reader.
             trace, logs = trace[:], logs if logs is None else logs[:]
-        joined = join(trace, logs)
+        events = self._events
+        native = None
+        if events is not None and self.finished and not events.notes:
+            native = events.native_calls(trace.records)
+        joined = join(trace, logs, native)
         return DispatchReport(
             chains=joined.chains,
             trace=trace,
             logs=logs,
             failure=_failure(self._exception, trace, logs),
             logger_calls=joined.logger_calls,
-            notes=tuple(self._notes),
+            native_calls=native,
+            notes=(*self._notes, *(events.notes if events else ())),
         )
 
 

@@ -10,7 +10,7 @@ from attrs import evolve, field, frozen
 
 from npu_dispatch_inspect._verdict_sets import ALLOCATIONS, COPIES, WRAPPED_COPIES
 from npu_dispatch_inspect.display.text import module_text, source_text, value_text
-from npu_dispatch_inspect.records import Phase
+from npu_dispatch_inspect.records import OpRecord, Phase
 from npu_dispatch_inspect.records.chains import ChainNode, Launch, Verdict
 from npu_dispatch_inspect.records.logs import TaskRecord
 
@@ -21,6 +21,8 @@ MAX_NAME = 46
 """The first column is this wide at most; longer names push the others aside."""
 MAX_SITE = 34
 MAX_ARGUMENTS = 12
+MAX_PERIOD = 12
+"""Calls that come again and again are recognised up to so many at a time."""
 ASIDE = ("Autograd", "ADInplaceOrView", "BackendSelect")
 """Keys that nearly every call passes on its way to its kernel."""
 
@@ -78,8 +80,11 @@ def chain_lines(
             continue
         known.setdefault(lines, heading)
         yield _cut(heading, width)
-        for name, line in _rows(lines):
-            yield _cut(_columns(name, line, widths), width)
+        for part, times in _repeats(lines) if fold else [(lines, 1)]:
+            for name, line in _rows(part):
+                yield _cut(_columns(name, line, widths), width)
+            if times > 1:
+                yield f"{INDENT}... the last {len(part)} calls, {times} times in all"
     if more > 0:
         yield f"... {more} more calls"
 
@@ -115,7 +120,14 @@ def _inside(node: ChainNode, *, fold: bool) -> tuple[ChainNode, ...]:
         return node.children
     if _closed(node) or _moves(node):
         return ()
-    return tuple(each for each in node.children if each.op.name not in ALLOCATIONS)
+    return tuple(each for each in node.children if not _aside(each))
+
+
+def _aside(node: ChainNode) -> bool:
+    """A question about types, or memory for a result: no step on the way."""
+    op = node.op
+    asks = not node.children and not op.output_tensors and op.exception is None
+    return op.name in ALLOCATIONS or (asks and node.verdict is Verdict.COMPOSITE)
 
 
 def _closed(node: ChainNode) -> bool:
@@ -145,22 +157,31 @@ def _call(node: ChainNode, below: tuple[Line, ...], *, fold: bool) -> Line:
         inside = f"  ({hidden} calls inside)"
     if op.exception is not None:
         inside += f"  raised {op.exception.type}"
-    values = " -> ".join(
-        ", ".join(map(str, each))
-        for each in (op.input_tensors, op.output_tensors)
-        if each
-    )
+    values = _tensors(op)
     quiet = fold and node.verdict in (Verdict.NO_LAUNCH, Verdict.COPY)
     return Line(
         name=op.qualified_name,
-        verdict=_label(node),
+        verdict=_label(node, fold=fold),
         kernel="" if quiet else _kernel(node),
         values=f"{values}{inside}".strip(),
         below=below,
     )
 
 
-def _label(node: ChainNode) -> str:
+def _tensors(op: OpRecord) -> str:
+    """The tensors that go in and come out, with devices where these differ."""
+    parts = [each for each in (op.input_tensors, op.output_tensors) if each]
+    several = len({spec.device for each in parts for spec in each}) > 1
+    return " -> ".join(
+        ", ".join(f"{spec} {spec.device}" if several else str(spec) for spec in each)
+        for each in parts
+    )
+
+
+def _label(node: ChainNode, *, fold: bool) -> str:
+    stands_for_copy = fold and node.verdict is Verdict.COMPOSITE and _moves(node)
+    if stands_for_copy and any(each.verdict is Verdict.COPY for each in node.walk()):
+        return Verdict.COPY.value
     if node.verdict is Verdict.NO_LAUNCH:
         given = {spec.storage_id for spec in node.op.input_tensors}
         results = node.op.output_tensors
@@ -212,6 +233,8 @@ def _aclop(task: TaskRecord) -> Line:
 
 
 def _task(task: TaskRecord) -> str:
+    if task.slot is None:
+        return "seen by the profiler"
     if task.ret not in (None, 0):
         return f"task {task.slot} failed ({task.ret})"
     if task.written is None:
@@ -230,6 +253,22 @@ def _folded(lines: list[Line], *, fold: bool) -> tuple[Line, ...]:
         else:
             found.append(line)
     return tuple(found)
+
+
+def _repeats(lines: tuple[Line, ...]) -> Iterator[tuple[tuple[Line, ...], int]]:
+    """Parts of the lines, each with how many times it comes in a row."""
+    place = 0
+    while place < len(lines):
+        length, times = 1, 1
+        for candidate in range(2, min(MAX_PERIOD, len(lines) // 2) + 1):
+            part = lines[place : place + candidate]
+            found = 1
+            while lines[place + found * candidate :][:candidate] == part:
+                found += 1
+            if found > 1 and found * candidate > length * times:
+                length, times = candidate, found
+        yield lines[place : place + length], times
+        place += length * times
 
 
 def _rows(lines: Iterable[Line]) -> Iterator[tuple[str, Line]]:

@@ -87,7 +87,8 @@ def _failure(failure: Failure) -> Iterator[str]:
             "  The device works behind the host: the cause may be an earlier launch. "
             "ASCEND_LAUNCH_BLOCKING=1 makes it surface where it is."
         )
-    if failure.before:
+    # What ran before an error of the program itself has no part in it.
+    if failure.before and (failure.reported or failure.asynchronous):
         yield "  the last launches before it, latest last:"
         width = max(len(launch.name) for launch, _ in failure.before)
         for launch, source in failure.before:

@@ -12,7 +12,7 @@ from npu_dispatch_inspect.records.logs import AclnnRecord, OpPluginCall, TaskRec
 from npu_dispatch_inspect.records.ops import ExceptionRecord, OpRecord
 from npu_dispatch_inspect.records.values import SourceLocation
 
-__all__ = ["ChainNode", "Failure", "Launch", "Verdict"]
+__all__ = ["ChainNode", "Failure", "Launch", "NativeCall", "Verdict"]
 
 
 class Verdict(enum.Enum):
@@ -56,6 +56,16 @@ class Launch:
 
 
 @frozen(kw_only=True)
+class NativeCall:
+    """An operator of CANN that torch_npu named to the profiler as it launched it."""
+
+    name: str
+    """``"aclnnAddmm"``, or the type of an aclop: ``"MatMul"``."""
+    op: int | None = None
+    """Index of the traced call around it, None where it is not known."""
+
+
+@frozen(kw_only=True)
 class ChainNode:
     """One call, what it called, and what it launched itself."""
 
@@ -68,7 +78,8 @@ class ChainNode:
     launches: tuple[Launch, ...] = ()
     """Launches that this call made itself, not those of the calls inside it."""
     aclops: tuple[TaskRecord, ...] = ()
-    """Queue tasks of this call that ran as aclops: ``ExecFunc`` in the log."""
+    """What this call ran as aclop: tasks that the log runs by ``ExecFunc``, or, without
+    a slot, what only the profiler named."""
     children: tuple[ChainNode, ...] = ()
 
     def walk(self) -> Iterator[ChainNode]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from attrs import frozen
 
-from npu_dispatch_inspect.records import SourceLocation, TensorSpec
+from npu_dispatch_inspect.records import OpRecord, SourceLocation, TensorSpec
 from npu_dispatch_inspect.records.chains import ChainNode, Verdict
 
 __all__ = ["Copy", "copies_in"]
@@ -102,7 +102,7 @@ def _copy(node: ChainNode, above: tuple[ChainNode, ...]) -> Copy | None:
         node=node,
         copied=copied,
         result=result,
-        cause=_cause(above),
+        cause=_cause(above) or _node(op),
         source=source,
     )
 
@@ -120,6 +120,11 @@ def _copy_kind(name: str, copied: TensorSpec, result: TensorSpec | None) -> str 
     if name in _INTO_A_TENSOR or copied.stride == result.stride:
         return "copy"
     return "contiguous copy"
+
+
+def _node(op: OpRecord) -> str | None:
+    """Where autograd made the copy: there is no line of the user's."""
+    return None if op.autograd_node is None else f"in {op.autograd_node}"
 
 
 def _cause(above: tuple[ChainNode, ...]) -> str | None:

@@ -12,7 +12,13 @@ from attrs import frozen
 
 from npu_dispatch_inspect.errors import UsageError
 from npu_dispatch_inspect.records import Environment, OpRecord
-from npu_dispatch_inspect.records.chains import ChainNode, Failure, Launch, Verdict
+from npu_dispatch_inspect.records.chains import (
+    ChainNode,
+    Failure,
+    Launch,
+    NativeCall,
+    Verdict,
+)
 from npu_dispatch_inspect.records.logs import AclnnRecord, MissingReason
 from npu_dispatch_inspect.traces._copies import Copy, copies_in
 from npu_dispatch_inspect.traces._ways import launched, matches, near, way
@@ -55,6 +61,7 @@ class DispatchReport:
         failure: what the block died of.
         logger_calls: calls that torch_npu's logger made to print values; they are
             in the trace and in no chain.
+        native_calls: what the profiler saw; None where it did not listen.
         notes: what this report could not see, a sentence each.
     """
 
@@ -63,6 +70,7 @@ class DispatchReport:
         "_failure",
         "_logger_calls",
         "_logs",
+        "_native_calls",
         "_notes",
         "_source",
         "_trace",
@@ -76,6 +84,7 @@ class DispatchReport:
         logs: LogTrace | None = None,
         failure: Failure | None = None,
         logger_calls: int = 0,
+        native_calls: tuple[NativeCall, ...] | None = None,
         notes: tuple[str, ...] = (),
     ) -> None:
         self._chains = tuple(chains)
@@ -83,6 +92,7 @@ class DispatchReport:
         self._logs = logs
         self._failure = failure
         self._logger_calls = logger_calls
+        self._native_calls = native_calls
         self._notes = notes
         self._source: ReportSource | None = None
 
@@ -117,6 +127,7 @@ class DispatchReport:
             now._logs,
             now._failure,
             now._logger_calls,
+            now._native_calls,
             now._notes,
         )
 
@@ -163,10 +174,14 @@ class DispatchReport:
     def logger_calls(self) -> int:
         """How many calls torch_npu's logger made to print 0-dim tensors.
 
-        They are in `trace` and counted nowhere else: without log capture they
-        would not have been made.
+        They are in `trace` and counted nowhere else.
         """
         return self._now()._logger_calls
+
+    @property
+    def native_calls(self) -> tuple[NativeCall, ...] | None:
+        """What torch_npu named to the profiler; None where none listened."""
+        return self._now()._native_calls
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -234,6 +249,7 @@ class DispatchReport:
             logs=now._logs,
             failure=now._failure,
             logger_calls=now._logger_calls,
+            native_calls=now._native_calls,
             notes=now._notes,
         )
 
@@ -355,6 +371,7 @@ def _rebuild(
     logs: LogTrace | None,
     failure: Failure | None,
     logger_calls: int,
+    native_calls: tuple[NativeCall, ...] | None,
     notes: tuple[str, ...],
 ) -> DispatchReport:
     return DispatchReport(
@@ -363,6 +380,7 @@ def _rebuild(
         logs=logs,
         failure=failure,
         logger_calls=logger_calls,
+        native_calls=native_calls,
         notes=notes,
     )
 

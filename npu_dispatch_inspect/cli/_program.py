@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""An unmodified program under inspection, from its import of torch to its end."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import sys
+from collections.abc import Callable, Sequence
+from importlib.abc import MetaPathFinder
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import TYPE_CHECKING, Any
+
+from npu_dispatch_inspect.errors import InspectError
+
+if TYPE_CHECKING:
+    from npu_dispatch_inspect.capture.inspector import DispatchInspector
+    from npu_dispatch_inspect.traces.report import DispatchReport
+
+__all__ = ["Inspection", "own_traceback"]
+
+_PACKAGE = str(Path(__file__).parent.parent)
+_RUNPY = ("<frozen runpy>", "runpy.py")
+
+
+class Inspection:
+    """Inspects from the moment at which the program has imported torch.
+
+    Not earlier: the program may set variables before it imports torch, and one that
+    never does is to run as fast as without us.
+    """
+
+    def __init__(self, *, max_ops: int | None) -> None:
+        self.problems: list[str] = []
+        self._max_ops = max_ops
+        self._inspector: DispatchInspector | None = None
+        self._finder = _Finder({"torch": self._begin, "torch_npu": self._npu})
+
+    def __enter__(self) -> Inspection:  # noqa: PYI034 - Self is in typing from 3.11 on
+        """Wait for torch, or begin at once where it is there."""
+        if "torch" in sys.modules:
+            self._begin()
+        sys.meta_path.insert(0, self._finder)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Stop inspecting; an exception of the program goes on its way."""
+        if self._finder in sys.meta_path:
+            sys.meta_path.remove(self._finder)
+        if self._inspector is not None:
+            self._inspector.__exit__(kind, error, traceback)
+
+    @property
+    def report(self) -> DispatchReport | None:
+        """None where the program did not import torch."""
+        return self._inspector.report if self._inspector is not None else None
+
+    def _begin(self) -> None:
+        from npu_dispatch_inspect.capture.inspector import DispatchInspector
+
+        inspector = DispatchInspector(max_ops=self._max_ops, threads="all")
+        try:
+            inspector.__enter__()
+        except InspectError as error:
+            # The program runs all the same; what is missing is said at its end.
+            self.problems.append(str(error))
+        else:
+            self._inspector = inspector
+
+    def _npu(self) -> None:
+        # Where torch loads torch_npu itself, this comes before `_begin`.
+        if self._inspector is not None:
+            self._inspector.capture_logs()
+
+
+class _Finder(MetaPathFinder):
+    """Calls somebody when a module has been imported."""
+
+    def __init__(self, wanted: dict[str, Callable[[], None]]) -> None:
+        self._wanted = wanted
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,
+        target: ModuleType | None = None,
+    ) -> importlib.machinery.ModuleSpec | None:
+        """The module's own spec, whose loader tells us when it is done."""
+        then = self._wanted.get(fullname)
+        if then is None:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        loader: Any = spec.loader if spec is not None else None
+        if loader is None:
+            return None
+        execute = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            execute(module)
+            # A second import, as after a failed one, must not call again.
+            if self._wanted.pop(fullname, None) is not None:
+                then()
+
+        loader.exec_module = exec_module
+        return spec
+
+
+def own_traceback(error: BaseException) -> TracebackType | None:
+    """The traceback of an error without our frames, nor those of its causes."""
+    seen: set[int] = set()
+    pending: list[BaseException | None] = [error]
+    while pending:
+        each = pending.pop()
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        each.__traceback__ = _without_ours(each.__traceback__)
+        pending += [each.__cause__, each.__context__]
+    return error.__traceback__
+
+
+def _without_ours(traceback: TracebackType | None) -> TracebackType | None:
+    kept: list[TracebackType] = []
+    while traceback is not None:
+        file = traceback.tb_frame.f_code.co_filename
+        ours = file.startswith(_PACKAGE) or (not kept and file.endswith(_RUNPY))
+        if not ours:
+            kept.append(traceback)
+        traceback = traceback.tb_next
+    below: TracebackType | None = None
+    for each in reversed(kept):
+        below = TracebackType(below, each.tb_frame, each.tb_lasti, each.tb_lineno)
+    return below
