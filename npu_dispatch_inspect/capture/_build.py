@@ -34,10 +34,10 @@ from npu_dispatch_inspect.records import (
 
 __all__ = ["Builder", "KeyReader"]
 
-MAX_NODES = 65_536
+MAX_NODES = 16_384
 """So many autograd nodes are remembered; a backward call of an older one has no
 forward call. Without a bound a streamed trace would not stay small."""
-MAX_SPECS = 65_536
+MAX_SPECS = 8_192
 
 KeyReader = Callable[[Any, Any], tuple[tuple[str, ...], tuple[KernelChoice, ...]]]
 """Turns (operator, recorded key set) into key names and the kernels on the way."""
@@ -272,13 +272,13 @@ class Builder:
     def _tensor(self, raw: tuple[Any, ...]) -> TensorSpec:
         if len(raw) == 2:  # noqa: PLR2004 - (number, fields): the odd tensors
             return self._odd_tensor(raw[0], dict(raw[1]))
-        number, storage, shape, stride, offset, dtype, device, grad = raw[:8]
-        parameter, neg, conj = raw[8:]
+        number, storage, layout, grad = raw
+        shape, stride, offset, dtype, device, parameter, neg, conj = layout
         return TensorSpec(
             dtype=_text(dtype),
             device=str(device),
-            shape=tuple(shape),
-            stride=tuple(stride),
+            shape=shape,
+            stride=stride,
             offset=offset,
             requires_grad=grad,
             id=number,

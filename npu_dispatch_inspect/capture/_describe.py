@@ -32,6 +32,10 @@ MAX_ITEMS = 1024
 """Longer sequences are cut: the rest is given as one `Opaque` that says how many."""
 
 
+ROOM = 4096
+"""So many tensors are known before those that have died are forgotten."""
+
+
 class Opaque(NamedTuple):
     """Raw form of a `Constant`: what it was and how it reads."""
 
@@ -67,34 +71,35 @@ def describer() -> Describe:
     """Make the functions that describe values, with a numbering of their own."""
     # id -> (weak reference, last row, address of its storage or None)
     tensors: dict[int, tuple[Any, Any, Any]] = {}
-    # address -> (number, weak references to tensors on it)
-    storages: dict[int, tuple[int, list[Any]]] = {}
-    shapes: dict[Any, tuple[int, ...]] = {}
-    devices: dict[torch.device, torch.device] = {}
-    next_tensor, next_storage = count(1).__next__, count(1).__next__
+    # address -> [number, weak references to tensors on it ...]
+    storages: dict[int, list[Any]] = {}
+    layouts: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+    room = ROOM
+    next_number = count(1).__next__
     plain_tensor, parameter = torch.Tensor, torch.nn.Parameter
     ref, storage_address = weakref.ref, modes.storage_address
 
     def tensor_row(tensor: torch.Tensor) -> tuple[Any, ...]:
         known = tensors.get(id(tensor))
         if known is None or known[0]() is not tensor:
-            return plain_row(tensor, next_tensor(), None)
+            return plain_row(tensor, next_number(), None)
         _, row, address = known
         if address is None:
             return odd_row(tensor, row[0], row)
         # A tensor keeps its device and bits as long as it keeps its storage and
         # dtype; `x.data = y` changes at least one of the two.
+        layout = row[2]
         if (
             storage_address(tensor) != address
-            or tensor.shape != row[2]
-            or tensor.stride() != row[3]
-            or tensor.storage_offset() != row[4]
-            or tensor.dtype is not row[5]
+            or tensor.shape != layout[0]
+            or tensor.stride() != layout[1]
+            or tensor.storage_offset() != layout[2]
+            or tensor.dtype is not layout[3]
         ):
             return plain_row(tensor, row[0], row)
-        if tensor.requires_grad is not row[7]:
+        if tensor.requires_grad is not row[3]:
             # Every result of a differentiable call comes by here once.
-            row = (*row[:7], not row[7], *row[8:])
+            row = (row[0], row[1], layout, not row[3])
             tensors[id(tensor)] = (known[0], row, address)
         return row  # type: ignore[no-any-return]
 
@@ -102,33 +107,55 @@ def describer() -> Describe:
         tensor: torch.Tensor, number: int, before: tuple[Any, ...] | None
     ) -> tuple[Any, ...]:
         kind = type(tensor)
-        if (
-            kind is not plain_tensor and kind is not parameter
-        ) or tensor._has_symbolic_sizes_strides:
+        if kind is not plain_tensor and kind is not parameter:
             return odd_row(tensor, number, before)
         try:
             address = storage_address(tensor)
-            stride = tensor.stride()
+            dtype = tensor.dtype
+            layout = (
+                tensor.shape,
+                tensor.stride(),
+                tensor.storage_offset(),
+                dtype,
+                tensor.device,
+                kind is parameter,
+                tensor.is_neg(),
+                dtype.is_complex and tensor.is_conj(),
+            )
+            # Layouts repeat where tensors do not, so one of each is kept. Symbolic
+            # sizes have no hash, and end here as well.
+            known = layouts.get(layout)
         except Exception:  # noqa: BLE001 - sparse, nested, functorch wrappers: no strides or storage
             return odd_row(tensor, number, before)
-        shape, dtype, device = tensor.shape, tensor.dtype, tensor.device
-        # Shapes repeat where tensors do not: one copy of each is kept, as a plain
-        # tuple, which the garbage collector soon stops to visit.
-        row = (
-            number,
-            number_storage(tensor, address),
-            shapes.get(shape) or shapes.setdefault(shape, tuple(shape)),
-            shapes.get(stride) or shapes.setdefault(stride, stride),
-            tensor.storage_offset(),
-            dtype,
-            devices.get(device) or devices.setdefault(device, device),
-            tensor.requires_grad,
-            kind is parameter,
-            tensor.is_neg(),
-            dtype.is_complex and tensor.is_conj(),
-        )
-        tensors[id(tensor)] = (ref(tensor), row, address)
+        if known is None:
+            # A torch.Size would be visited by the garbage collector for ever.
+            known = (tuple(layout[0]), *layout[1:])
+            layouts[known] = known
+        reference = ref(tensor)
+        if before is None and address not in storages:
+            storage = number
+            storages[address] = [number, reference]
+        else:
+            storage = number_storage(tensor, address)
+        row = (number, storage, known, tensor.requires_grad)
+        if len(tensors) >= room:
+            forget_dead()
+        tensors[id(tensor)] = (reference, row, address)
         return row
+
+    def forget_dead() -> None:
+        """Make room: most tensors die young, and seldom leave their address to another.
+
+        In copies, which are made at once: other threads may be adding.
+        """
+        nonlocal room
+        for key, (reference, _, _) in list(tensors.items()):
+            if reference() is None:
+                tensors.pop(key, None)
+        for address, on_it in list(storages.items()):
+            if not any(each() is not None for each in on_it[1:]):
+                storages.pop(address, None)
+        room = 2 * len(tensors) + ROOM
 
     def odd_row(
         tensor: torch.Tensor, number: int, before: tuple[Any, ...] | None
@@ -142,20 +169,20 @@ def describer() -> Describe:
         return row
 
     def number_storage(tensor: torch.Tensor, address: int) -> int:
-        known = storages.get(address)
-        if known is not None:
-            number, seen = known
-            for each in reversed(seen):
-                other = each()
+        """The number of a storage; tensors and storages are counted together."""
+        on_it = storages.get(address)
+        if on_it is not None:
+            for at in range(len(on_it) - 1, 0, -1):
+                other = on_it[at]()
                 # Alive and still there: nobody else can have got the address.
                 if other is not None and storage_address(other) == address:
-                    if len(seen) > 8:  # noqa: PLR2004 - views come and go
-                        seen[:] = [each for each in seen if each() is not None]
+                    if len(on_it) > 8:  # noqa: PLR2004 - views come and go
+                        on_it[1:] = [each for each in on_it[1:] if each() is not None]
                     if other is not tensor:
-                        seen.append(ref(tensor))
-                    return number
-        number = next_storage()
-        storages[address] = (number, [ref(tensor)])
+                        on_it.append(ref(tensor))
+                    return on_it[0]  # type: ignore[no-any-return]
+        number = next_number()
+        storages[address] = [number, ref(tensor)]
         return number
 
     def value_row(value: Any) -> Any:

@@ -123,7 +123,7 @@ class Sites:
         # every look-up. They are kept alive so that an identity stays one.
         self.engine = engine
         self._codes = list(known)
-        self._kinds = {id(code): kind for code, kind in known.items()}
+        self.kinds = {id(code): kind for code, kind in known.items()}
         self.walk, self.walk_backward = self._make_walks()
 
     def _make_walks(
@@ -143,7 +143,7 @@ class Sites:
         is followed up to the engine; a call that the engine itself makes has the
         same site as all others of its pass.
         """
-        found_sites, codes, kinds = self.found, self._codes, self._kinds
+        found_sites, codes, kinds = self.found, self._codes, self.kinds
         numbers: dict[tuple[int, int, int], int] = {}
         engine = self.engine
         passes: dict[int, int] = {}
@@ -178,7 +178,8 @@ class Sites:
             if waiting is not None:
                 waiting.site = (found, offset, marks)
                 marks |= marks_inside
-            return number(found, offset, marks)
+            known = numbers.get((id(found), offset, marks))
+            return number(found, offset, marks) if known is None else known
 
         def walk_backward(frame: FrameType | None, task: int) -> int:
             direct = frame is not None and frame.f_code is engine

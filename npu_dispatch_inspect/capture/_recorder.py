@@ -22,7 +22,7 @@ from typing import Any
 
 from npu_dispatch_inspect._torch_private import modes
 from npu_dispatch_inspect.capture._describe import Opaque, describer
-from npu_dispatch_inspect.capture._frames import Sites
+from npu_dispatch_inspect.capture._frames import USER, Sites
 from npu_dispatch_inspect.capture._scopes import (
     Scope,
     current_scopes,
@@ -229,6 +229,7 @@ class Recorder:
         graph_task, autograd_node = modes.current_graph_task, modes.current_autograd_node
         sequence_number, function_modes = modes.sequence_number, modes.function_modes
         get_ident, get_frame, clock = threading.get_ident, sys._getframe, perf_counter_ns
+        intern = sys.intern
 
         def begin(op: Any, args: Any, kwargs: Any, keyset: Any = None) -> Token | None:
             if self.paused:
@@ -260,7 +261,7 @@ class Recorder:
                     node, node_number = (
                         ("", -1)
                         if running is None
-                        else (running.name(), running._sequence_nr())
+                        else (intern(running.name()), running._sequence_nr())
                     )
                     site = walk_backward(caller, task)
             row = [
@@ -340,10 +341,10 @@ class Recorder:
         threads, limit, room, spill = self._threads, self._limit, self._room, self._spill
         number, scope_of = count(), current_scopes.get
         walk, walk_backward = self.sites.walk, self.sites.walk_backward
-        engine = self.sites.engine
+        engine, kinds = self.sites.engine, self.sites.kinds
         graph_task, autograd_node = modes.current_graph_task, modes.current_autograd_node
         sequence_number = modes.sequence_number
-        get_ident, get_frame = threading.get_ident, sys._getframe
+        get_ident, get_frame, intern = threading.get_ident, sys._getframe, sys.intern
 
         def begin(op: Any, _: Any, __: Any, keyset: Any = None) -> Token | None:
             if self.paused:
@@ -370,14 +371,16 @@ class Recorder:
                 task = graph_task()
                 # The frames are asked only where the phase hangs on them.
                 if task == -1:
-                    if scope.path is None:
+                    if scope.path is None and (
+                        caller is None or kinds.get(id(caller.f_code)) != USER
+                    ):
                         site = walk(caller, None)
                 else:
                     running = autograd_node()
                     node, node_number = (
                         ("", -1)
                         if running is None
-                        else (running.name(), running._sequence_nr())
+                        else (intern(running.name()), running._sequence_nr())
                     )
                     if caller is not None and caller.f_code is not engine:
                         site = walk_backward(caller, task)
