@@ -233,7 +233,7 @@ def _need_torch(fixture: str) -> None:
 
 def _why_no_torch() -> str | None:
     """Why torch cannot be imported; None where it can."""
-    if "torch" not in sys.modules and find_spec("torch") is None:
+    if find_spec("torch") is None:
         return "it is not installed."
     try:
         import torch  # noqa: F401
