@@ -61,7 +61,7 @@ class RecordBuilder:
         """Start counting at an index."""
         self._index = index
         self._arguments = ArgumentParser() if arguments else None
-        self._messages = MessageParser()
+        self._parse_message = MessageParser().parse
         self._tails: dict[str, Head] = {}
         self._names: dict[str, str] = {}
         self._origins: dict[str, LogOrigin] = {}
@@ -112,9 +112,13 @@ class RecordBuilder:
         if name is None:
             if message[-1:] == "\r":
                 message = message[:-1]
-            if message.startswith(_TELLING):
+            # Most messages begin with a capital letter.
+            if message[:1] in "eg" and message.startswith(_TELLING):
                 head["origin"] = self._by_message(origin, message)
-            return self._with_launches(self._messages.parse(message, head))
+            record = self._parse_message(message, head)
+            if type(record) is AsyncErrorRecord:
+                return self._with_launches(record)
+            return record
         known = self._names.get(name) or self._name(name)
         if truncated is None and close != "\n":
             truncated = _truncation(command, body, close)
@@ -164,7 +168,7 @@ class RecordBuilder:
         if origin.style is LogStyle.PLOG:
             if found and found[8] and message.startswith("Op "):
                 message = f"{found[8]}: {message}"
-            return self._with_launches(self._messages.parse(message, head))
+            return self._with_launches(self._parse_message(message, head))
         return self._with_launches(warning(message, head))
 
     def _glog(self, key: str, name: str | None) -> LogOrigin:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["MessageParser", "warning"]
 
 CACHE_SIZE: Final = 20_000
+STATE_CACHE_SIZE: Final = 2_000
+"""The same numbers come in a few lines in a row, and hardly ever again."""
 
 _ACTIONS: Final = {
     "Enqueue: start": QueueAction.ENQUEUE,
@@ -103,7 +105,7 @@ class MessageParser:
         found = _STATE.fullmatch(text)
         if found is None:
             return None
-        if len(self._states) >= CACHE_SIZE:
+        if len(self._states) >= STATE_CACHE_SIZE:
             self._states.clear()
         numbers = [None if each is None else int(each) for each in found.groups()]
         state = self._states[text] = QueueState._make(numbers)

@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 
 __all__ = ["ArgumentParser", "dtype_name"]
 
-CACHE_SIZE: Final = 20_000
-"""Lines that are remembered before the memory is given back."""
+CACHE_SIZE: Final = 4_000
+"""Whole lines that are remembered: those of the last moments."""
+
+HEAD_CACHE_SIZE: Final = 20_000
+"""Lines without addresses that are remembered: there are few different ones."""
 
 CPP_DTYPES: Final = {
     "float": "float32",
@@ -148,7 +151,6 @@ class ArgumentParser:
             return known
         if len(self._lines) >= CACHE_SIZE:
             self._lines.clear()
-            self._heads.clear()
         head, mark, pointer = line.rpartition(", data_ptr: 0x")
         argument = self._with_address(head, pointer) if mark else None
         if argument is None:
@@ -164,6 +166,8 @@ class ArgumentParser:
             return None
         split = self._heads.get(head)
         if split is None:
+            if len(self._heads) >= HEAD_CACHE_SIZE:
+                self._heads.clear()
             split = self._heads[head] = _split(decoded(head))
         return _argument(split[0], split[1], address)
 
