@@ -39,6 +39,7 @@ __all__ = [
     "redispatcher",
     "register_higher_order",
     "register_kernels",
+    "returns_tensor",
     "sees_generic_key",
 ]
 
@@ -151,6 +152,12 @@ def argument_kinds(op: Any) -> Iterator[tuple[str, bool, str]]:
     """(name, keyword only, type as text) per argument; 2.1 to 2.14."""
     for each in op._schema.arguments:
         yield each.name, each.kwarg_only, str(each.type)
+
+
+def returns_tensor(op: Any) -> bool:
+    """The schema names one tensor as the result; 2.1 to 2.14."""
+    returns = op._schema.returns
+    return len(returns) == 1 and str(returns[0].type) == "Tensor"
 
 
 @functools.cache

@@ -21,12 +21,13 @@ from npu_dispatch_inspect._torch_private import (
     redispatch,
     tensor_class,
 )
+from npu_dispatch_inspect._torch_private.tensor_class import take_number
 from npu_dispatch_inspect.capture import (
     _hook_dynamo,
     _hook_handlers,
     _hook_subclasses,
 )
-from npu_dispatch_inspect.capture._hook_numbers import restorer
+from npu_dispatch_inspect.capture._hook_numbers import NUMBERS, restorer
 from npu_dispatch_inspect.capture._hook_threads import (
     CallRecorder,
     Seen,
@@ -159,6 +160,9 @@ def _kernel(op: Any) -> Callable[..., Any]:
     restore = restorer(op)
     below, raw_keys = redispatch.below.get, redispatch.raw_keys
     here = thread
+    # An operator that hands a number's tensor back (`to` with nothing to do) must
+    # return it as the tensor that it is.
+    numbers = NUMBERS if redispatch.returns_tensor(op) else frozenset()
 
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         raw = keyset.raw_repr()
@@ -172,7 +176,10 @@ def _kernel(op: Any) -> Callable[..., Any]:
         else:
             sent, named = args, kwargs
         if calls is None:
-            return run(keys, *sent, **named)
+            result = run(keys, *sent, **named)
+            if type(result) in numbers:
+                result = take_number(result, seen.numbers)
+            return result
         begin, end, fail = calls
         token = begin(op, args, kwargs, raw)
         try:
@@ -183,6 +190,8 @@ def _kernel(op: Any) -> Callable[..., Any]:
             args = sent = ()
             kwargs = named = {}
             raise
+        if type(result) in numbers:
+            result = take_number(result, seen.numbers)
         end(token, result)
         return result
 

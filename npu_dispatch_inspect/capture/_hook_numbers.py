@@ -19,9 +19,9 @@ import torch
 from npu_dispatch_inspect._torch_private.redispatch import argument_kinds
 from npu_dispatch_inspect._torch_private.tensor_class import take_number
 
-__all__ = ["restorer"]
+__all__ = ["NUMBERS", "restorer"]
 
-_NUMBERS = frozenset(
+NUMBERS = frozenset(
     (int, float, bool, complex, torch.SymInt, torch.SymFloat, torch.SymBool)
 )
 
@@ -48,7 +48,7 @@ def restorer(op: Any) -> Restore:
     # From the last to the first, as notes are taken off from the end.
     places = tuple(reversed(positions))
     names = frozenset(named)
-    numbers, take = _NUMBERS, take_number
+    numbers, take = NUMBERS, take_number
 
     def restore(
         args: tuple[Any, ...], kwargs: dict[str, Any], notes: deque[torch.Tensor]
@@ -80,7 +80,7 @@ def restorer(op: Any) -> Restore:
 
 
 def _restored(value: Any, notes: deque[torch.Tensor]) -> Any:
-    if type(value) in _NUMBERS:
+    if type(value) in NUMBERS:
         return take_number(value, notes)
     if type(value) is list:
         restored = [_restored(each, notes) for each in reversed(value)]
