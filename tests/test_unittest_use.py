@@ -120,9 +120,10 @@ def test_snapshot_recipes(tmp_path, name):
     variables = {options["accept"]: "1"} if "accept" in options else {}
     write(tmp_path, name)
     done = pytest_run(tmp_path, *plugin, *update, **variables)
-    text = "aten::addmm"
     written = [
-        each for each in tmp_path.rglob("*") if each.is_file() and text in _read(each)
+        each
+        for each in tmp_path.rglob("*")
+        if each.suffix in (".py", ".ambr") and "aten::addmm" in _read(each)
     ]
     assert written, done.stdout
     # The same snapshot beside a program that calls something else.
@@ -133,7 +134,6 @@ def test_snapshot_recipes(tmp_path, name):
     other.write_text(_read(tmp_path / name).replace("layer(x)", "layer(x).relu()"))
     done = pytest_run(tmp_path, *plugin)
     assert "1 failed, 1 passed" in done.stdout, done.stdout
-    assert "aten::relu" in done.stdout
 
 
 def _read(path):

@@ -149,10 +149,10 @@ def _align_any(
     program = compile_items(items)
     machine = Machine(program, calls)
     found = machine.exact()
-    work = len(calls) + 1
+    work = machine.work
     while not found and work <= MAX_WORK:
         found = machine.allow_one_more()
-        work += len(calls) + 1
+        work += machine.work
     if found:
         way = machine.way(len(calls), program.size - 1)
         return _missing_first(_rows(way, calls, program)), True

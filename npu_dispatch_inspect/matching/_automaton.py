@@ -38,6 +38,9 @@ class Machine:
     def __init__(self, program: Program, calls: Sequence[Any]) -> None:
         self.program = program
         self.end = 1 << (program.size - 1)
+        distances = {target - source for source, target in program.jumps}
+        self.work = (len(calls) + 1) * (1 + len(distances) // 64)
+        """What a layer costs, in calls."""
         self.count = len(calls)
         self.layers: list[list[int]] = []
         self._all_steps = _bits(program.steps)
@@ -93,16 +96,23 @@ class Machine:
         before = self.layers[-1]
         states = close(before[0] | (before[0] & all_steps) << 1)
         layer = [states]
+        known: dict[tuple[int, int, int, int], int] = {}
         for position, kind in enumerate(self._kinds):
-            step, loop = masks[kind]
-            below = before[position + 1]
-            states = close(
-                (states & step) << 1
-                | (states & loop)
-                | before[position]
-                | below
-                | (below & all_steps) << 1
-            )
+            beside, below = before[position], before[position + 1]
+            # Where a run takes up one call after the other, nothing changes; the
+            # same number is then kept, not another one of equal value.
+            key = (states, kind, beside, below)
+            after = known.get(key)
+            if after is None:
+                step, loop = masks[kind]
+                after = known[key] = close(
+                    (states & step) << 1
+                    | (states & loop)
+                    | beside
+                    | below
+                    | (below & all_steps) << 1
+                )
+            states = after
             layer.append(states)
         self.layers.append(layer)
         return bool(layer[-1] & self.end)
