@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
-from attrs import Factory, frozen
+from attrs import Factory, fields, frozen
 
 from npu_dispatch_inspect.records import (
     AclnnRecord,
@@ -73,7 +73,7 @@ class LogSummary:
         )
 
 
-_FIELDS: Final = tuple(each.name for each in LogSummary.__attrs_attrs__)  # type: ignore[attr-defined]
+_FIELDS: Final = tuple(each.name for each in fields(LogSummary))
 _COPY_KINDS: Final = {
     0: "host to host",
     1: "host to device",
@@ -146,10 +146,10 @@ def summarize(records: Iterable[LogRecord]) -> LogSummary:
     for wait, lasted in queue_waits(noted()):
         counts.by["waits"][wait.value] += 1
         counts.by["waited_us"][wait.value] += lasted
-    return LogSummary(
-        **{name: counts.numbers[name] for name in _FIELDS if name not in counts.by},
-        **counts.by,
-    )
+    counted: dict[str, Any] = {
+        name: counts.by.get(name, counts.numbers[name]) for name in _FIELDS
+    }
+    return LogSummary(**counted)
 
 
 def signature(record: AclnnRecord) -> str:
