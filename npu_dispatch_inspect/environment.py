@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from npu_dispatch_inspect._torch_private import npu_switches
 from npu_dispatch_inspect.records import Environment
 
 __all__ = ["SWITCHES", "read_environment"]
@@ -58,6 +60,7 @@ def read_environment() -> Environment:
     )
 
 
+@functools.cache  # reading a package's metadata takes a millisecond
 def _installed(name: str) -> str | None:
     try:
         return version(name)
@@ -108,8 +111,8 @@ def _npu(torch: Any, torch_npu: Any) -> dict[str, Any]:
     for name, read in (
         ("soc", torch.npu.get_device_name),
         ("cann", lambda: torch_npu.npu.utils.get_cann_version() or None),
-        ("jit_compile", lambda: not torch.npu.is_jit_compile_false()),
-        ("internal_format", lambda: bool(torch.npu.config.allow_internal_format)),
+        ("jit_compile", npu_switches.jit_compile),
+        ("internal_format", npu_switches.internal_format_allowed),
     ):
         try:
             facts[name] = read()

@@ -66,7 +66,7 @@ def python():
 def _state():
     """Everything a tracer touches and must put back."""
     import torch
-    import torch.nn.modules.module as module
+    from torch.nn.modules import module
     from torch.utils import _python_dispatch as modes
 
     scopes = sys.modules.get("npu_dispatch_inspect.capture._scopes")
@@ -80,7 +80,11 @@ def _state():
         "Module.__call__": torch.nn.Module.__call__,
         "Thread.start": threading.Thread.start,
         "Tensor._make_subclass": torch.Tensor.__dict__.get("_make_subclass"),
-        "global module hooks": module._has_any_global_hook(),
+        "global module hooks": (
+            len(module._global_forward_hooks),
+            len(module._global_forward_pre_hooks),
+            len(module._global_backward_hooks),
+        ),
         "included keys": str(torch._C._dispatch_tls_local_include_set()),
         "excluded keys": str(torch._C._dispatch_tls_local_exclude_set()),
         "grad mode": torch.is_grad_enabled(),

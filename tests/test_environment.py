@@ -37,6 +37,7 @@ def test_stand_in_is_said():
     assert environment.soc == "Ascend910B1"
     assert environment.values == "none"
     assert environment.jit_compile is False
+    assert environment.internal_format is False
     assert environment.torch_npu == sys.modules["torch_npu"].__version__
     assert "stand-in (Ascend910B1), nothing is computed" in environment_line(
         environment

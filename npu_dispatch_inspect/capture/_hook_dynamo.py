@@ -53,6 +53,7 @@ def _replacements(
         if (
             callback is None
             and seen_here().calls is not None
+            and not seen_here().hiding
             and not dynamo.is_compiling()
         ):
             switch(True)  # noqa: FBT003 - a switch
