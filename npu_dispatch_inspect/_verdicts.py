@@ -17,9 +17,14 @@ from npu_dispatch_inspect._verdict_sets import (
     IN_PLACE_VIEWS,
     WRAPPED_COPIES,
 )
-from npu_dispatch_inspect.records import KernelChoice, OpRecord, TensorSpec, tensors_in
+from npu_dispatch_inspect.records import (
+    KernelChoice,
+    OpRecord,
+    TaskRecord,
+    TensorSpec,
+    tensors_in,
+)
 from npu_dispatch_inspect.records.chains import ChainNode, Launch, Verdict
-from npu_dispatch_inspect.records.logs import TaskRecord
 
 __all__ = ["Seen", "judge"]
 

@@ -6,24 +6,29 @@ Pure: traces in, chains out; `_verdicts` decides what each call came to.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeVar
 
 from npu_dispatch_inspect._verdicts import Seen, judge
-from npu_dispatch_inspect.records import OpRecord
-from npu_dispatch_inspect.records.chains import ChainNode, Launch, NativeCall
-from npu_dispatch_inspect.records.logs import (
+from npu_dispatch_inspect.records import (
     AclnnRecord,
     ExecutionRecord,
     OpPluginCall,
+    OpRecord,
     QueueRecord,
     TaskKind,
     TaskRecord,
 )
+from npu_dispatch_inspect.records.chains import ChainNode, Launch, NativeCall
 from npu_dispatch_inspect.traces.logs import LogTrace
 from npu_dispatch_inspect.traces.ops import CallNode, OpTrace
 
-__all__ = ["Joined", "join"]
+__all__ = ["NAMED_BY_TASK", "NAMED_TO_PROFILER", "Joined", "join"]
+
+NAMED_BY_TASK = "named by its queue task"
+NAMED_TO_PROFILER = "named to the profiler"
+"""How the call was found of a launch that no line of its own tells of."""
 
 T = TypeVar("T")
 
@@ -129,12 +134,57 @@ def _logged(logs: LogTrace | None) -> _Logged:
         if record.op is not None:
             launch = Launch(record=record, task=tasks.get(record.index))
             launches.setdefault(record.op, []).append(launch)
+    aclops: dict[int, list[TaskRecord]] = {}
+    unprinted = False
+    for op, task, function in _tasks_without_launch(logs):
+        if function == "ExecFunc":
+            aclops.setdefault(op, []).append(task)
+        elif function == "ExecFuncOpApi":
+            unprinted = True
+            launch = Launch(record=_unprinted(op, task), task=task)
+            launches.setdefault(op, []).append(launch)
     entered: dict[int, list[OpPluginCall]] = {}
     for call in logs.op_plugin_calls:
         if call.op is not None:
             entered.setdefault(call.op, []).append(call)
     return _Logged(
-        _frozen(launches), _frozen(entered), _frozen(_aclops(logs)), _doubt(logs)
+        _frozen(launches),
+        _frozen(entered),
+        _frozen(aclops),
+        _doubt(logs) or ("some launches were not printed" if unprinted else None),
+    )
+
+
+def _tasks_without_launch(logs: LogTrace) -> Iterator[tuple[int, TaskRecord, str]]:
+    """Operators in the queue of which no line tells the launch.
+
+    Yields:
+        The call that wrote the task, the task, and what the consumer ran it by.
+    """
+    by_index = {each.index: each for each in logs.records}
+    for task in logs.tasks:
+        if task.kind is not TaskKind.OPERATOR or task.launch is not None:
+            continue
+        written = by_index.get(-1 if task.written is None else task.written)
+        run = by_index.get(-1 if task.started is None else task.started)
+        if (
+            isinstance(written, QueueRecord)
+            and written.op is not None
+            and isinstance(run, ExecutionRecord)
+        ):
+            yield written.op, task, run.run.function
+
+
+def _unprinted(op: int, task: TaskRecord) -> AclnnRecord:
+    """A launch that torch_npu did not print: too long a line, or a failed one before."""
+    return AclnnRecord(
+        index=task.written or 0,
+        offset=0,
+        text="",
+        name=task.name or "",
+        command="",
+        op=op,
+        attribution=NAMED_BY_TASK,
     )
 
 
@@ -154,7 +204,7 @@ def _with_native(logged: _Logged, calls: list[NativeCall]) -> _Logged:
                 name=call.name,
                 command="",
                 op=op,
-                attribution="named to the profiler",
+                attribution=NAMED_TO_PROFILER,
             )
             launches.setdefault(op, []).append(Launch(record=record))
         else:
@@ -171,25 +221,6 @@ def _with_native(logged: _Logged, calls: list[NativeCall]) -> _Logged:
 
 def _frozen(lists: dict[int, list[T]]) -> dict[int, tuple[T, ...]]:
     return {op: tuple(found) for op, found in lists.items()}
-
-
-def _aclops(logs: LogTrace) -> dict[int, list[TaskRecord]]:
-    """Tasks that the consumer ran by ``ExecFunc``, by the call that wrote them."""
-    by_index = {each.index: each for each in logs.records}
-    found: dict[int, list[TaskRecord]] = {}
-    for task in logs.tasks:
-        if task.kind is not TaskKind.OPERATOR or task.launch is not None:
-            continue
-        written = by_index.get(-1 if task.written is None else task.written)
-        run = by_index.get(-1 if task.started is None else task.started)
-        if (
-            isinstance(written, QueueRecord)
-            and written.op is not None
-            and isinstance(run, ExecutionRecord)
-            and run.run.function == "ExecFunc"
-        ):
-            found.setdefault(written.op, []).append(task)
-    return found
 
 
 def _doubt(logs: LogTrace) -> str | None:
@@ -210,27 +241,44 @@ def _leave_out_logger(
     """Take out the calls by which torch_npu's logger read values it printed.
 
     For every 0-dim NPU tensor in a line it copies the tensor to the host and
-    widens it, two calls that follow each other. Their number is known from the
-    lines, so no call of the program's own is taken for one.
+    widens it, two calls that follow each other; for one on the CPU it widens it.
+    How many there are is known from the lines, so that of equal calls the kernel's
+    own stay.
 
     Returns:
         How many calls were taken out, those inside them counted.
     """
-    printed = sum(
-        argument.kind == "NPU scalar Tensor"
-        for record in (*entered, *(launch.record for launch in launches))
-        for argument in record.arguments or ()
+    lines: list[OpPluginCall | AclnnRecord] = [*entered]
+    lines += [launch.record for launch in launches]
+    printed = Counter(
+        argument.kind for line in lines for argument in line.arguments or ()
     )
     count = place = 0
-    while printed and place + 1 < len(children):
-        pair = children[place : place + 2]
-        if _reads_value(pair[0].op, pair[1].op):
-            count += sum(1 for node in pair for _ in node.walk())
-            del children[place : place + 2]
-            printed -= 1
+    while place < len(children):
+        kind, length = _read_by_logger(
+            [node.op for node in children[place : place + 2]]
+        )
+        if printed[kind] > 0:
+            read = children[place : place + length]
+            count += sum(1 for node in read for _ in node.walk())
+            del children[place : place + length]
+            printed[kind] -= 1
         else:
             place += 1
     return count
+
+
+def _read_by_logger(ops: list[OpRecord]) -> tuple[str, int]:
+    """What kind of tensor the logger reads by calls like these, and by how many."""
+    if len(ops) > 1 and _reads_value(ops[0], ops[1]):
+        return "NPU scalar Tensor", 2
+    first = ops[0]
+    specs = (*first.input_tensors, *first.output_tensors)
+    if first.qualified_name == "aten::to.device" and all(
+        spec.shape == () and spec.device == "cpu" for spec in specs
+    ):
+        return "CPU scalar Tensor", 1
+    return "", 0
 
 
 def _reads_value(copy: OpRecord, widen: OpRecord) -> bool:

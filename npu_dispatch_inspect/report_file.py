@@ -23,10 +23,11 @@ from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn
 from npu_dispatch_inspect import records, serialization
 from npu_dispatch_inspect.chains import join
 from npu_dispatch_inspect.errors import RecordError
+from npu_dispatch_inspect.records import MissingReason, TaskRecord
 from npu_dispatch_inspect.records import chains as chain_records
 from npu_dispatch_inspect.records import logs as log_records
 from npu_dispatch_inspect.records.chains import Failure, Launch, NativeCall
-from npu_dispatch_inspect.records.logs import LogRecord, MissingReason, QueueState
+from npu_dispatch_inspect.records.logs import LogRecord, QueueState
 from npu_dispatch_inspect.traces.logs import LogTrace
 from npu_dispatch_inspect.traces.report import DispatchReport
 
@@ -50,7 +51,7 @@ _CLASSES: tuple[type, ...] = (
     log_records.LogOrigin,
     log_records.QueueTask,
     log_records.TaskRun,
-    log_records.TaskRecord,
+    TaskRecord,
     MissingReason,
     *_LINES.values(),
     Launch,

@@ -10,9 +10,8 @@ from attrs import evolve, field, frozen
 
 from npu_dispatch_inspect._verdict_sets import ALLOCATIONS, COPIES, WRAPPED_COPIES
 from npu_dispatch_inspect.display.text import module_text, source_text, value_text
-from npu_dispatch_inspect.records import OpRecord, Phase
+from npu_dispatch_inspect.records import OpRecord, Phase, TaskRecord
 from npu_dispatch_inspect.records.chains import ChainNode, Launch, Verdict
-from npu_dispatch_inspect.records.logs import TaskRecord
 
 __all__ = ["chain_lines"]
 

@@ -49,6 +49,12 @@ def report_summary(report: DispatchReport) -> str:
             f"left out: {_count(report.logger_calls, 'call')} by which torch_npu's logger "
             "read 0-dim tensors to print them"
         )
+    unprinted = sum(not launch.record.text for launch in report.launches)
+    if unprinted:
+        lines.append(
+            f"not printed: {_count(unprinted, 'aclnn launch')} without a line, known by the "
+            "queue's task or by the profiler"
+        )
     lines += _section("fallbacks to the CPU", map(_call, report.fallbacks))
     lines += _section(
         "copies and casts",

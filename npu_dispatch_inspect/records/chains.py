@@ -8,9 +8,14 @@ from collections.abc import Iterator
 
 from attrs import frozen
 
-from npu_dispatch_inspect.records.logs import AclnnRecord, OpPluginCall, TaskRecord
-from npu_dispatch_inspect.records.ops import ExceptionRecord, OpRecord
-from npu_dispatch_inspect.records.values import SourceLocation
+from npu_dispatch_inspect.records import (
+    AclnnRecord,
+    ExceptionRecord,
+    OpPluginCall,
+    OpRecord,
+    SourceLocation,
+    TaskRecord,
+)
 
 __all__ = ["ChainNode", "Failure", "Launch", "NativeCall", "Verdict"]
 
@@ -46,8 +51,7 @@ class Launch:
 
     record: AclnnRecord
     task: TaskRecord | None = None
-    """None where the queue is off, its lines were not captured, or the launch was
-    synchronous."""
+    """None where the queue is off or its lines were not captured."""
 
     @property
     def name(self) -> str:

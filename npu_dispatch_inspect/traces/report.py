@@ -11,7 +11,12 @@ from typing import Protocol
 from attrs import frozen
 
 from npu_dispatch_inspect.errors import UsageError
-from npu_dispatch_inspect.records import Environment, OpRecord
+from npu_dispatch_inspect.records import (
+    AclnnRecord,
+    Environment,
+    MissingReason,
+    OpRecord,
+)
 from npu_dispatch_inspect.records.chains import (
     ChainNode,
     Failure,
@@ -19,7 +24,6 @@ from npu_dispatch_inspect.records.chains import (
     NativeCall,
     Verdict,
 )
-from npu_dispatch_inspect.records.logs import AclnnRecord, MissingReason
 from npu_dispatch_inspect.traces._copies import Copy, copies_in
 from npu_dispatch_inspect.traces._ways import launched, matches, near, way
 from npu_dispatch_inspect.traces.logs import LogTrace
@@ -147,7 +151,7 @@ class DispatchReport:
 
     @property
     def chains(self) -> tuple[ChainNode, ...]:
-        """The calls the program made itself, each with everything below it."""
+        """The calls the program made itself, each with what is below it."""
         return self._now()._chains
 
     @property
@@ -172,10 +176,7 @@ class DispatchReport:
 
     @property
     def logger_calls(self) -> int:
-        """How many calls torch_npu's logger made to print 0-dim tensors.
-
-        They are in `trace` and counted nowhere else.
-        """
+        """Calls of torch_npu's logger, to print 0-dim tensors; in `trace` only."""
         return self._now()._logger_calls
 
     @property
@@ -192,12 +193,11 @@ class DispatchReport:
     def missing(self) -> tuple[MissingReason, ...]:
         """Kinds of log lines that did not come, with reasons and remedies."""
         now = self._now()
-        if now._logs is None:
-            return ()
+        missing = () if now._logs is None else now._logs.missing
         if any(_on_npu(node.op) for node in now.nodes()):
-            return now._logs.missing
+            return missing
         # Where nothing touched an NPU, no lines are missing.
-        return tuple(each for each in now._logs.missing if each.what != "everything")
+        return tuple(each for each in missing if each.what != "everything")
 
     @property
     def complete(self) -> bool:
@@ -256,7 +256,7 @@ class DispatchReport:
     @property
     def launches(self) -> tuple[Launch, ...]:
         """Every launch that a call was seen to make, in order."""
-        found = [launch for node in self.nodes() for launch in node.launches]
+        found = (launch for chain in self.chains for launch in chain.all_launches())
         return tuple(sorted(found, key=lambda launch: launch.record.index))
 
     @property
@@ -286,8 +286,7 @@ class DispatchReport:
             seen = sorted({node.op.name for node in now.nodes()})
             msg = f"{name} was not called{near(name, seen)}."
             raise UsageError(msg)
-        for start in starts:
-            found = way(start, to)
+        for found in (way(start, to) for start in starts):
             if found is not None:
                 return found
         below = [node for start in starts for node in start.walk()]
@@ -312,10 +311,10 @@ class DispatchReport:
 
         A path begins with the class of its root where the block has several roots.
         """
-        nodes = list(self.nodes())
-        several = len({node.op.root for node in nodes} - {None}) > 1
+        now = self._now()
+        several = len({node.op.root for node in now.nodes()} - {None}) > 1
         by_name: dict[str | None, list[ChainNode]] = {}
-        for node in nodes:
+        for node in now.nodes():
             by_name.setdefault(_module(node.op, several=several), []).append(node)
         return {
             name: ModuleShare(
@@ -355,7 +354,7 @@ class DispatchReport:
         return report_text(self._now(), width=width, max_chains=max_chains, fold=fold)
 
     def __str__(self) -> str:
-        """The report as text, `to_text` with its defaults."""
+        """`to_text` with its defaults."""
         return self.to_text()
 
     def __repr__(self) -> str:
