@@ -175,8 +175,7 @@ def test_records_of_a_compiled_region_say_so():
     assert {"aten::sin", "aten::cos", "aten::neg"} <= compiled
     assert not trace.find("aten::mul.Tensor")[0].compiled
     assert not trace.find("aten::sum")[0].compiled
-    backward = [each for each in trace.find("aten::neg")]
-    assert [str(each.phase.value) for each in backward] == ["backward"]
+    assert [each.phase.value for each in trace.find("aten::neg")] == ["backward"]
 
 
 def test_a_graph_module_of_the_users_is_not_compiled():
@@ -208,7 +207,7 @@ def test_tracing_does_not_import_dynamo(python):
 
 
 def test_nothing_is_printed(python):
-    """stdout and stderr are the program's own, to the byte."""
+    """What is written to stdout and stderr is the program's own, to the byte."""
     program = """
         import sys, warnings, torch
         {}

@@ -15,7 +15,7 @@ from npu_dispatch_inspect import Phase, UsageError, region, trace_ops
 
 def line_of(text):
     """Number of the line of this file that has ``text``."""
-    for number, line in enumerate(open(__file__, encoding="utf-8"), start=1):  # noqa: PTH123, SIM115
+    for number, line in enumerate(open(__file__, encoding="utf-8"), start=1):  # noqa: SIM115
         if text in line and "line_of" not in line:
             return number
     raise AssertionError(text)

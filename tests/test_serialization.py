@@ -26,9 +26,9 @@ from npu_dispatch_inspect import (
     UsageError,
     load,
     save,
+    serialization,
     trace_ops,
 )
-from npu_dispatch_inspect import serialization
 
 ENVIRONMENT = Environment(tool="0", python="3", platform="x", switches=(("A", "1"),))
 

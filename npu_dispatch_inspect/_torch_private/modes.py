@@ -60,7 +60,7 @@ sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ig
 operator_class = type(torch.ops.aten.ones_like.default)
 """`torch._ops.OpOverload`; higher-order operators are of another class; 2.1 to 2.14."""
 
-storage_address: Callable[[torch.Tensor], int] = torch._C._storage_id
+storage_address: Callable[[torch.Tensor], int] = torch._C._storage_id  # type: ignore[attr-defined]
 """Address of a tensor's storage, without making a Python object of it; 2.1 to 2.14."""
 
 RECORD_FUNCTION_ENTER = torch.ops.profiler._record_function_enter_new.default
@@ -202,7 +202,7 @@ def tell_dynamo_plain_module_call(call: Callable[..., Any]) -> None:
     for name in ("torch._dynamo.utils", "torch._dynamo.variables.nn_module"):
         module = sys.modules.get(name)
         if module is not None and hasattr(module, "unpatched_nn_module_call"):
-            module.unpatched_nn_module_call = call
+            module.unpatched_nn_module_call = call  # type: ignore[attr-defined]
 
 
 def function_modes() -> int:
@@ -242,7 +242,8 @@ def opens_subclass(types: tuple[type, ...]) -> bool:
     what they do inside is not the user's program. Names seen 2.1 to 2.14.
     """
     return any(
-        each.__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl
+        getattr(each, "__torch_dispatch__", None)
+        is not torch._C._disabled_torch_dispatch_impl
         for each in types
     ) and not any(
         each.__name__ in {"FakeTensor", "FunctionalTensor"}
@@ -288,7 +289,7 @@ def has_branches(op: Any) -> bool:
 def torchbind_name(value: torch.ScriptObject) -> str:
     """The registered class name of a torchbind object; 2.1 to 2.14."""
     try:
-        return str(value._type().qualified_name())  # type: ignore[attr-defined]
+        return str(value._type().qualified_name())
     except (AttributeError, RuntimeError):
         return type(value).__qualname__
 

@@ -14,7 +14,7 @@ import torch
 from npu_dispatch_inspect._torch_private import modes
 from npu_dispatch_inspect.capture import _frames
 from npu_dispatch_inspect.capture._describe import Opaque
-from npu_dispatch_inspect.capture._recorder import Row
+from npu_dispatch_inspect.capture._rows import Row
 from npu_dispatch_inspect.capture._scopes import (
     STEP_IN_BACKWARD,
     TORCH_STEP,

@@ -36,6 +36,10 @@ ROOM = 4096
 """So many tensors are known before those that have died are forgotten."""
 
 
+MAX_KEPT = 16_384
+"""So many different layouts are remembered at a time."""
+
+
 class Opaque(NamedTuple):
     """Raw form of a `Constant`: what it was and how it reads."""
 
@@ -59,6 +63,7 @@ class Describe(NamedTuple):
 
 
 _PLAIN = frozenset({type(None), bool, int, float, complex, str})
+_INT = {int}
 _AS_IS = frozenset({torch.dtype, torch.device, torch.layout, torch.memory_format})
 _SYMBOLIC = {
     torch.SymInt: "symint",
@@ -74,6 +79,7 @@ def describer() -> Describe:
     # address -> [number, weak references to tensors on it ...]
     storages: dict[int, list[Any]] = {}
     layouts: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+    sizes: dict[tuple[int, ...], list[int]] = {}
     room = ROOM
     next_number = count(1).__next__
     plain_tensor, parameter = torch.Tensor, torch.nn.Parameter
@@ -129,6 +135,8 @@ def describer() -> Describe:
             return odd_row(tensor, number, before)
         if known is None:
             # A torch.Size would be visited by the garbage collector for ever.
+            if len(layouts) >= MAX_KEPT:
+                layouts.clear()
             known = (tuple(layout[0]), *layout[1:])
             layouts[known] = known
         reference = ref(tensor)
@@ -194,6 +202,15 @@ def describer() -> Describe:
         if isinstance(value, plain_tensor):
             return tensor_row(value)
         if isinstance(value, (list, tuple)):
+            if value and set(map(type, value)) == _INT and len(value) <= MAX_ITEMS:
+                # Sizes and dimensions repeat as layouts do.
+                numbers = tuple(value)
+                known = sizes.get(numbers)
+                if known is None:
+                    if len(sizes) >= MAX_KEPT:
+                        sizes.clear()
+                    known = sizes[numbers] = list(numbers)
+                return known
             rows = [value_row(each) for each in value[:MAX_ITEMS]]
             if len(value) > MAX_ITEMS:
                 rows.append(Opaque("cut", f"... {len(value) - MAX_ITEMS} more"))

@@ -5,9 +5,6 @@ A call becomes one row. `begin` makes and keeps it before the call runs (an
 in-place call changes its inputs, and a call that never returns is there too);
 `end` or `fail` fill in what came of it. Everything else is done when somebody
 looks, in `_build`.
-
-The rows of a thread stand one after the other in one flat list. A container per
-row would cost as much again: Python's garbage collector visits every container.
 """
 
 from __future__ import annotations
@@ -20,77 +17,37 @@ from operator import itemgetter
 from time import perf_counter_ns
 from typing import Any
 
+import torch
+
 from npu_dispatch_inspect._torch_private import modes
 from npu_dispatch_inspect.capture._describe import Opaque, describer
 from npu_dispatch_inspect.capture._frames import USER, Sites
+from npu_dispatch_inspect.capture._rows import (
+    DEPTH,
+    FIXED,
+    INDEX,
+    Row,
+    ThreadRows,
+    Threads,
+    Token,
+    fail,
+    message_of,
+    split,
+)
 from npu_dispatch_inspect.capture._scopes import (
-    Scope,
     current_scopes,
     open_modules,
     top_scope,
 )
 from npu_dispatch_inspect.capture._streams import CallSpan, active, position
 
-__all__ = ["Recorder", "Row", "Token"]
+__all__ = ["Recorder"]
 
-Row = tuple[Any, ...]
-"""(index, op, scope, parent, depth, sequence, node, node number, site, key set,
-start, outputs, end, error, kwargs, count, arguments ...).
-
-``parent`` is an index, -1 at the top. ``sequence`` is the number of the thread's
-next autograd node; ``node`` and its number are those of the node being run in
-backward, None elsewhere. ``site`` numbers a `Site`, -1 where none was asked for.
-Times are in nanoseconds; ``end`` is 0 while the call runs. ``error`` is (type,
-message). ``count`` arguments follow; -1 where they were not asked for. Arguments,
-``kwargs`` and ``outputs`` are raw rows of `_describe`.
-"""
-
-_INDEX, _PARENT, _DEPTH, _END, _ERROR, _COUNT = 0, 3, 4, 12, 13, 15
-_FIXED = 16
-"""So many fields come before a row's arguments."""
-
-ROOM = 1024 * _FIXED
+ROOM = 1024 * FIXED
 """A thread's rows are handed on when they have so many fields."""
 MAX_FAULTS = 100
 UNKNOWN = Opaque("unknown", "?")
 """Stands for results that could not be described."""
-
-
-def _split(flat: list[Any]) -> list[Row]:
-    """One tuple per row of a thread's flat list."""
-    rows = []
-    at = 0
-    while at < len(flat):
-        after = at + _FIXED + max(flat[at + _COUNT], 0)
-        rows.append(tuple(flat[at:after]))
-        at = after
-    return rows
-
-Token = tuple["_ThreadRows", int]
-"""Where a row stands: given by `begin`, asked back by `end` and `fail`."""
-
-
-class _ThreadRows:
-    """One thread's rows and the call it is inside of."""
-
-    __slots__ = ("depth", "flat", "opened", "parent", "places", "top")
-
-    def __init__(self, thread: int) -> None:
-        self.flat: list[Any] = []
-        self.parent = -1
-        self.depth = 0
-        self.opened: list[int] = []
-        """Where the rows of the calls that it is inside of stand; the first `depth`."""
-        self.top = top_scope(thread)
-        """The scope outside any module and region."""
-        self.places: list[tuple[int, int | None]] = []
-        """Positions of a captured log: (index, where) at begin, (~index, where) at end."""
-
-
-class _Threads(dict[int, _ThreadRows]):
-    def __missing__(self, thread: int) -> _ThreadRows:
-        self[thread] = made = _ThreadRows(thread)
-        return made
 
 
 class Recorder:
@@ -124,7 +81,7 @@ class Recorder:
         self.truncated = False
         self.faults: list[str] = []
         """Calls that could not be described, a sentence each."""
-        self._threads = _Threads()
+        self._threads = Threads()
         self._drain = drain
         self._limit = sys.maxsize if max_ops is None else max_ops
         self._room = sys.maxsize if drain is None else ROOM
@@ -168,13 +125,13 @@ class Recorder:
             spans += [CallSpan(begun[each], None, each, thread) for each in begun]
         return spans
 
-    def _rows_but(self, left_out: _ThreadRows | None) -> list[Row]:
+    def _rows_but(self, left_out: ThreadRows | None) -> list[Row]:
         found: list[Row] = []
         for state in list(self._threads.values()):
             if state is not left_out:
                 # A copy: the thread may be adding rows.
-                found.extend(_split(list(state.flat)))
-        found.sort(key=itemgetter(_INDEX))
+                found.extend(split(list(state.flat)))
+        found.sort(key=itemgetter(INDEX))
         return found
 
     def flush(self) -> None:
@@ -184,16 +141,16 @@ class Recorder:
             for state in list(self._threads.values()):
                 state.flat.clear()
 
-    def enter(self, token: Token | None) -> tuple[_ThreadRows, int, int] | None:
+    def enter(self, token: Token | None) -> tuple[ThreadRows, int, int] | None:
         """Say that calls from here on are made inside a call; see `leave`."""
         if token is None:
             return None
         state, at = token
         outer = (state, state.parent, state.depth)
-        state.parent, state.depth = state.flat[at], state.flat[at + _DEPTH] + 1
+        state.parent, state.depth = state.flat[at], state.flat[at + DEPTH] + 1
         return outer
 
-    def leave(self, outer: tuple[_ThreadRows, int, int] | None) -> None:
+    def leave(self, outer: tuple[ThreadRows, int, int] | None) -> None:
         """End what `enter` began, with what it returned."""
         if outer is not None:
             state, parent, depth = outer
@@ -202,15 +159,15 @@ class Recorder:
     def fault(self, what: str, error: BaseException) -> None:
         """Note what could not be recorded: the program goes on."""
         kind = type(error).__qualname__
-        note = f"{what}: {kind}: {_message(error)}"
+        note = f"{what}: {kind}: {message_of(error)}"
         if note not in self.faults and len(self.faults) < MAX_FAULTS:
             self.faults.append(note)
 
-    def _spill(self, state: _ThreadRows) -> None:
+    def _spill(self, state: ThreadRows) -> None:
         """Hand a thread's rows on; none of its calls is running."""
         assert self._drain is not None
         try:
-            self._drain(_split(state.flat), self._rows_but(state))
+            self._drain(split(state.flat), self._rows_but(state))
         except Exception as error:  # noqa: BLE001 - a full disk, say: the program goes on
             self.fault("Recording ended early, as records could not be written", error)
             self.close()
@@ -226,6 +183,7 @@ class Recorder:
         walk, walk_backward = self.sites.walk, self.sites.walk_backward
         describe = describer()
         add_values, describe_value = describe.values, describe.value
+        describe_tensor, plain_tensor = describe.tensor, torch.Tensor
         graph_task, autograd_node = modes.current_graph_task, modes.current_autograd_node
         sequence_number, function_modes = modes.sequence_number, modes.function_modes
         get_ident, get_frame, clock = threading.get_ident, sys._getframe, perf_counter_ns
@@ -263,14 +221,24 @@ class Recorder:
                         if running is None
                         else (intern(running.name()), running._sequence_nr())
                     )
+                    if node_number == state.node:
+                        node_number = state.node
+                    else:
+                        state.node = node_number
                     site = walk_backward(caller, task)
+            sequence = sequence_number()
+            if sequence == state.sequence:
+                # One number for all calls of a backward pass: 28 bytes a call.
+                sequence = state.sequence
+            else:
+                state.sequence = sequence
             row = [
                 index,
                 op,
                 scope,
                 state.parent,
                 depth,
-                sequence_number(),
+                sequence,
                 node,
                 node_number,
                 site,
@@ -283,7 +251,8 @@ class Recorder:
                 len(args),
             ]
             try:
-                if function_modes():
+                state.quiet = function_modes()
+                if state.quiet:
                     with modes.quiet_reads():
                         add_values(row, args)
                         if kwargs:
@@ -298,7 +267,7 @@ class Recorder:
                         }
             except Exception as error:  # noqa: BLE001 - whatever the user's objects do
                 self.fault(f"The arguments of {op} are not known", error)
-                del row[_FIXED:]
+                del row[FIXED:]
                 row[14:] = None, -1
             flat = state.flat
             if len(flat) >= room and not depth:
@@ -326,16 +295,18 @@ class Recorder:
             if nesting:
                 state.parent, state.depth = flat[at + 3], flat[at + 4]
             try:
-                if function_modes():
+                if state.quiet:
                     with modes.quiet_reads():
                         flat[at + 11] = describe_value(result)
+                elif type(result) is plain_tensor:
+                    flat[at + 11] = describe_tensor(result)
                 else:
                     flat[at + 11] = describe_value(result)
             except Exception as error:  # noqa: BLE001 - as above
                 self.fault(f"The results of {flat[at + 1]} are not known", error)
                 flat[at + 11] = UNKNOWN
 
-        return begin, end, _fail
+        return begin, end, fail
 
     def _names(self, nesting: bool) -> tuple[Any, Any, Any]:  # noqa: FBT001
         threads, limit, room, spill = self._threads, self._limit, self._room, self._spill
@@ -356,9 +327,11 @@ class Recorder:
             thread = get_ident()
             state = threads[thread]
             depth = state.depth
-            here = get_frame(1)
-            caller = here.f_back
-            if nesting and depth and caller and caller.f_code is here.f_code:
+            caller = None
+            if nesting and depth:
+                here = get_frame(1)
+                caller = here.f_back
+            if caller and caller.f_code is here.f_code:
                 # As in _full.
                 outer = state.opened[depth - 1]
                 _, _, scope, _, _, _, node, node_number, site = state.flat[
@@ -371,10 +344,10 @@ class Recorder:
                 task = graph_task()
                 # The frames are asked only where the phase hangs on them.
                 if task == -1:
-                    if scope.path is None and (
-                        caller is None or kinds.get(id(caller.f_code)) != USER
-                    ):
-                        site = walk(caller, None)
+                    if scope.path is None:
+                        caller = get_frame(1).f_back
+                        if caller is None or kinds.get(id(caller.f_code)) != USER:
+                            site = walk(caller, None)
                 else:
                     running = autograd_node()
                     node, node_number = (
@@ -382,6 +355,7 @@ class Recorder:
                         if running is None
                         else (intern(running.name()), running._sequence_nr())
                     )
+                    caller = get_frame(1).f_back
                     if caller is not None and caller.f_code is not engine:
                         site = walk_backward(caller, task)
             flat = state.flat
@@ -423,27 +397,4 @@ class Recorder:
                     state.places.append((~state.flat[at], position()))
                 state.parent, state.depth = state.flat[at + 3], state.flat[at + 4]
 
-        return begin, (end if nesting or active else None), _fail
-
-
-def _message(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001 - an exception's own __str__ may fail
-        return ""
-
-
-def _fail(token: Token | None, error: BaseException) -> None:
-    if token is None:
-        return
-    kind = type(error)
-    name = kind.__qualname__
-    if kind.__module__ != "builtins":
-        name = f"{kind.__module__}.{name}"
-    state, at = token
-    flat = state.flat
-    if active:
-        state.places.append((~flat[at], position()))
-    flat[at + _END] = perf_counter_ns()
-    flat[at + _ERROR] = (name, _message(error))
-    state.parent, state.depth = flat[at + _PARENT], flat[at + _DEPTH]
+        return begin, (end if nesting or active else None), fail

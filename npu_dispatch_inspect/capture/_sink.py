@@ -9,7 +9,7 @@ from pathlib import Path
 
 from npu_dispatch_inspect import serialization
 from npu_dispatch_inspect.capture._build import Builder
-from npu_dispatch_inspect.capture._recorder import Row
+from npu_dispatch_inspect.capture._rows import Row
 from npu_dispatch_inspect.errors import RecordError, UsageError
 from npu_dispatch_inspect.records import Environment, OpRecord
 
