@@ -395,6 +395,15 @@ def test_each_backward_call_names_its_forward_call():
     }
 
 
+def test_a_node_named_without_forward_is_linked():
+    """torch leaves "forward" out of the node of nll_loss_forward."""
+    x = torch.randn(2, 3, requires_grad=True)
+    with trace_ops() as trace:
+        nn.functional.cross_entropy(x, torch.tensor([0, 1])).backward()
+    backward = trace.find("aten::nll_loss_backward")[0]
+    assert trace[backward.forward_index].name == "aten::nll_loss_forward"
+
+
 def test_a_node_made_before_the_block_has_no_forward_call():
     """A forward that was not traced is not replaced by another call."""
     x = torch.ones(2, requires_grad=True)

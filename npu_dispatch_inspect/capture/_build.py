@@ -347,7 +347,7 @@ def _derives(node: str, name: str) -> bool:
     if generated is None:
         return True
     operator = name.partition("::")[2].replace("_", "").lower()
-    return generated[1].replace("_", "").lower() == operator
+    return generated[1].replace("_", "").lower() == operator.removesuffix("forward")
 
 
 def _phase(node: Any, marks: int, step: int) -> Phase:
