@@ -114,13 +114,13 @@ def _judge_npu_kernel(seen: Seen, last: KernelChoice) -> Judged:
     hidden = _cpu_work(seen.children)
     if hidden is not None:
         how = (
-            "which fell back to the CPU"
+            ", which fell back to the CPU"
             if hidden.verdict is Verdict.CPU_FALLBACK
-            else "on the CPU"
+            else " on the CPU"
         )
         return (
             Verdict.HIDDEN_CPU,
-            f"Its NPU kernel called {hidden.op.qualified_name} {how}.",
+            f"Its NPU kernel called {hidden.op.qualified_name}{how}.",
         )
     inside = [node for child in seen.children for node in child.walk()]
     via = [node.op.name for node in inside if node.launches]

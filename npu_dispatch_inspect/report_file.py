@@ -92,6 +92,9 @@ def load_report(path: str | os.PathLike[str]) -> DispatchReport:
         msg = f"{path} is not a report: it is not a text file."
         raise RecordError(msg) from error
     header = _header(lines[0] if lines else "", str(path))
+    if not _ended(lines):
+        msg = f"{path} is cut off: its last line is missing."
+        raise RecordError(msg)
     try:
         return _read(header, lines[1:], str(path))
     except (
@@ -101,10 +104,7 @@ def load_report(path: str | os.PathLike[str]) -> DispatchReport:
         TypeError,
         cattrs.BaseValidationError,
     ) as error:
-        if not _ended(lines):
-            msg = f"{path} is cut off: its last line is missing."
-        else:
-            msg = f"{path} is damaged: a record in it is not as it was written."
+        msg = f"{path} is damaged: a record in it is not as it was written."
         raise RecordError(msg) from error
 
 
@@ -141,7 +141,6 @@ def _lines(report: DispatchReport) -> Iterator[str]:
             if native is None
             else writer.unstructure(native, tuple[NativeCall, ...]),
             "notes": list(report.notes),
-            "end": True,
         }
     )
 
@@ -191,7 +190,7 @@ def _read(header: dict[str, Any], lines: list[str], path: str) -> DispatchReport
             missing=reader.structure(told["missing"], tuple[MissingReason, ...]),
         )
     end = json.loads(next(reading, ""))
-    if not end["end"] or next(reading, None) is not None:
+    if next(reading, None) is not None:
         msg = "the end is not where it should be"
         raise ValueError(msg)
     native = reader.structure(end["native_calls"], tuple[NativeCall, ...] | None)
@@ -214,10 +213,12 @@ def _log_record(content: dict[str, Any], reader: cattrs.Converter) -> LogRecord:
 
 
 def _ended(lines: list[str]) -> bool:
+    """The last line is that of a report: the trace inside it has an end as well."""
     try:
-        return bool(json.loads(lines[-1])["end"])
-    except (ValueError, KeyError, TypeError):
+        end = json.loads(lines[-1])
+    except ValueError:
         return False
+    return isinstance(end, dict) and "failure" in end
 
 
 def _line(content: dict[str, Any]) -> str:

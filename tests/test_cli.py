@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from npu_dispatch_inspect import load_report
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -79,14 +81,105 @@ def test_run_passes_the_exit_status_and_traceback_on(tmp_path):
     assert "ValueError: theirs" in failed.stderr
 
 
-def test_run_without_stand_in_is_plain_python(tmp_path):
-    """Without --stand-in nothing of the kind is loaded."""
+def test_run_without_torch_is_plain_python(tmp_path):
+    """A program that does not import torch runs as without us, and is told so."""
     script = tmp_path / "script.py"
     script.write_text(
         "import sys; print('torch' in sys.modules, sys.argv, sys.path[0])\n"
     )
     shown = cli("run", str(script), "a")
     assert shown.stdout == f"False {[str(script), 'a']} {tmp_path}\n"
+    assert shown.stderr == (
+        "npu-dispatch-inspect: The program did not import torch, so there is nothing "
+        "to report.\n"
+    )
+
+
+@pytest.mark.npu
+def test_run_reports_what_an_unmodified_script_ran(tmp_path):
+    """The report goes to standard error; --save writes it, --only shows a part."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, sys\n"
+        "os.environ['TASK_QUEUE_ENABLE'] = '1'\n"
+        "import torch\n"
+        "layer = torch.nn.Linear(8, 4).npu()\n"
+        "print('before', file=sys.stderr)\n"
+        "layer(torch.ones(2, 8).npu()).sum().backward()\n"
+        "print('theirs')\n"
+    )
+    saved = tmp_path / "report.json"
+    shown = cli(
+        "run", "--stand-in", "--only", "aten::linear", "--save", str(saved), str(script)
+    )  # fmt: skip
+    assert (shown.returncode, shown.stdout) == (0, "theirs\n")
+    said, report = shown.stderr.split("device: ")
+    assert "before\n" in said
+    first, _, heading, *tree = report.splitlines()
+    assert first.startswith("stand-in (Ascend910B1), nothing is computed")
+    assert "TASK_QUEUE_ENABLE=1" in first
+    assert heading == "Linear, script.py:6"
+    assert [next(word for word in line.split() if word[0] == "a") for line in tree[:4]] == [
+        "aten::linear", "aten::t", "aten::addmm", "aclnnAddmm",
+    ]  # fmt: skip
+    whole = load_report(saved)
+    assert [launch.name for launch in whole.launches] == [
+        "aclnnAddmm", "aclnnReduceSum", "aclnnInplaceFillScalar", "aclnnMm", "aclnnReduceSum",
+    ]  # fmt: skip
+    assert whole.environment.stand_in
+
+
+def test_run_reports_a_script_that_dies(tmp_path):
+    """Its traceback has no frame of ours, its report says what it died of."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import torch\n"
+        "def step(x):\n"
+        "    try:\n"
+        "        torch.mm(x, x)\n"
+        "    except RuntimeError as error:\n"
+        "        raise ValueError('wrong shape') from error\n"
+        "step(torch.ones(2, 3))\n"
+    )
+    shown = cli("run", str(script), TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    assert shown.returncode == 1
+    assert "npu_dispatch_inspect" not in shown.stderr.split("\ndevice: ")[0]
+    frames = [line for line in shown.stderr.splitlines() if line.startswith("  File ")]
+    assert [frame.split("line ")[1] for frame in frames] == [
+        "4, in step", "7, in <module>", "6, in step",
+    ]  # fmt: skip
+    assert "the block died of ValueError: wrong shape" in shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("end", "status"), [("sys.exit(7)", 7), ("sys.exit('no')", 1), ("sys.exit()", 0)]
+)
+def test_run_reports_a_script_that_leaves(tmp_path, end, status):
+    """A status of its own is passed on after the report."""
+    script = tmp_path / "script.py"
+    script.write_text(f"import sys, torch\ntorch.ones(2) * 2\n{end}\n")
+    shown = cli(
+        "run", "--only", "aten::mul*", str(script), TORCH_DEVICE_BACKEND_AUTOLOAD="0"
+    )
+    assert shown.returncode == status
+    assert "aten::mul.Tensor" in shown.stderr
+    assert "died" not in shown.stderr
+
+
+@pytest.mark.npu
+def test_run_captures_lines_of_torch_npu_that_the_script_imports(tmp_path):
+    """Where torch does not load torch_npu itself, lines are captured from its import on."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import torch\nimport torch_npu\nx = torch.ones(2, 2).npu()\ntorch.mm(x, x)\n"
+    )
+    shown = cli(
+        "run", "--stand-in", "--only", "nothing", "--save", str(tmp_path / "r"), str(script),
+        TORCH_DEVICE_BACKEND_AUTOLOAD="0",
+    )  # fmt: skip
+    assert shown.returncode == 0
+    assert "Nothing that ran matches 'nothing'." in shown.stderr
+    assert [each.name for each in load_report(tmp_path / "r").launches] == ["aclnnMm"]
 
 
 @pytest.mark.parametrize(
@@ -97,6 +190,8 @@ def test_run_without_stand_in_is_plain_python(tmp_path):
         (("run",), "required: script"),
         (("frobnicate",), "invalid choice: 'frobnicate'"),
         (("run", "--stand-in", "--device-count", "0", "setup.py"), "no script"),
+        (("run", "--save", "no/such/file", "README.md"), "there is no such folder"),
+        (("run", "--max-ops", "-1", "README.md"), "--max-ops must be a whole number"),
     ],
 )
 def test_mistakes_are_one_sentence_and_status_2(arguments, sentence):

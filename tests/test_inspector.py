@@ -95,7 +95,10 @@ class TestLinear:
         """The chain of the layer is linear with t and addmm, each with its verdict."""
         (linear,) = report.find("aten::linear")
         assert linear.verdict is Verdict.COMPOSITE
-        assert [child.op.name for child in linear.children] == ["aten::t", "aten::addmm"]
+        assert [child.op.name for child in linear.children] == [
+            "aten::t",
+            "aten::addmm",
+        ]
         assert [child.verdict for child in linear.children] == [
             Verdict.NO_LAUNCH,
             Verdict.ACLNN,
@@ -107,7 +110,9 @@ class TestLinear:
         assert report.find("npu::npu_linear") == ()
         with pytest.raises(UsageError, match=r"^npu::npu_linear was not called"):
             report.path("npu::npu_linear", to="*")
-        with pytest.raises(UsageError, match=r"did not reach aclnnAddm; near it: aclnnAddmm"):
+        with pytest.raises(
+            UsageError, match=r"did not reach aclnnAddm; near it: aclnnAddmm"
+        ):
             report.path("aten::linear", to="aclnnAddm")
 
     def test_backward_hangs_on_the_same_module(self, report):
@@ -116,7 +121,9 @@ class TestLinear:
         backward = [
             node
             for node in report.nodes()
-            if node.op.phase.value == "backward" and node.launches and node.op.module is not None
+            if node.op.phase.value == "backward"
+            and node.launches
+            and node.op.module is not None
         ]
         assert [node.op.name for node in backward] == ["aten::mm", "aten::sum"]
         assert {node.op.module for node in backward} == {forward.op.module}
@@ -224,7 +231,10 @@ BACKWARD = {
     "matmul": (lambda t, x: torch.matmul(x, t["w"]), ["aclnnMatmul"]),
     "softmax": (lambda _, x: F.softmax(x, -1), ["aclnnSoftmaxBackward"]),
     "gelu": (lambda _, x: F.gelu(x), ["aclnnGeluBackward"]),
-    "layer_norm": (lambda t, x: F.layer_norm(x, (8,), t["b"]), ["aclnnLayerNormBackward"]),
+    "layer_norm": (
+        lambda t, x: F.layer_norm(x, (8,), t["b"]),
+        ["aclnnLayerNormBackward"],
+    ),
     "dropout": (lambda _, x: F.dropout(x, 0.5), ["aclnnDropoutDoMask"]),
 }
 
@@ -242,13 +252,16 @@ def test_route_backward(tensors, name):
     filled = {"aclnnInplaceCopy", "aclnnInplaceZero"}
     assert [each for each in names(report) if each not in filled] == launched
     assert report.unattributed == ()
-    assert {
-        node.op.phase.value for node in report.nodes() if node.launches
-    } == {"backward"}
+    assert {node.op.phase.value for node in report.nodes() if node.launches} == {
+        "backward"
+    }
 
 
 OPTIMIZERS = {
-    "SGD foreach": (lambda p: torch.optim.SGD(p, 0.1, foreach=True), {"aclnnForeachAddListV2"}),
+    "SGD foreach": (
+        lambda p: torch.optim.SGD(p, 0.1, foreach=True),
+        {"aclnnForeachAddListV2"},
+    ),
     "AdamW fused": (lambda p: torch.optim.AdamW(p, fused=True), {"aclnnApplyAdamWV2"}),
 }
 
@@ -264,7 +277,9 @@ def test_route_of_an_optimizer(name):
     with inspect_dispatch() as report:
         optimizer.step()
     assert launched <= set(names(report))
-    assert {node.op.phase.value for node in report.nodes() if node.launches} == {"optimizer"}
+    assert {node.op.phase.value for node in report.nodes() if node.launches} == {
+        "optimizer"
+    }
 
 
 @pytest.mark.npu
@@ -326,7 +341,7 @@ class TestSituations:
         q = tensors["q"]
         call = torch.ops.aten._scaled_dot_product_efficient_attention
         with pytest.raises(NotImplementedError), inspect_dispatch() as report:
-            call(q, q, q, None, False)  # noqa: FBT003 - by the schema
+            call(q, q, q, None, False)
         (node,) = report.chains
         assert node.verdict is Verdict.CPU_FALLBACK
         assert node.why.endswith("and raised NotImplementedError.")
@@ -339,7 +354,9 @@ class TestSituations:
         """No mask and a bool mask reach the fused kernel, a float mask the math path."""
         q = tensors["q"]
         mask = mask and torch.ones(16, 16, dtype=mask).to(NPU)
-        report = inspected(lambda: F.scaled_dot_product_attention(q, q, q, attn_mask=mask))
+        report = inspected(
+            lambda: F.scaled_dot_product_attention(q, q, q, attn_mask=mask)
+        )
         assert ("aclnnFlashAttentionScore" in names(report)) is fused
         assert ("aclnnSoftmax" in names(report)) is not fused
         (node,) = report.find("aten::scaled_dot_product_attention")
@@ -356,7 +373,9 @@ class TestSituations:
 
     def test_strided_operand_needs_no_launch_of_its_own(self, tensors):
         """The copy that CANN makes inside bmm is in no line: one launch is all."""
-        report = inspected(lambda: torch.bmm(tensors["x3"].transpose(1, 2), tensors["x3"]))
+        report = inspected(
+            lambda: torch.bmm(tensors["x3"].transpose(1, 2), tensors["x3"])
+        )
         assert names(report) == ["aclnnBatchMatMul"]
         (launch,) = report.launches
         assert launch.record.arguments[0].value.stride == (32, 1, 8)
@@ -385,7 +404,9 @@ class TestSituations:
 
     def test_number_arguments_are_no_cpu_work(self, tensors):
         """What a kernel does with plain numbers on the host computes nothing."""
-        report = inspected(lambda: (tensors["x"] + 1, tensors["x"] * 2.5, tensors["x"].sum()))
+        report = inspected(
+            lambda: (tensors["x"] + 1, tensors["x"] * 2.5, tensors["x"].sum())
+        )
         assert {node.verdict for node in report.chains} == {Verdict.ACLNN}
 
     def test_views_and_memory_launch_nothing(self, tensors):
@@ -443,7 +464,9 @@ class TestLogger:
         x = tensors["x"]
         total = x.sum()
         report = inspected(lambda: x * total)
-        assert [node.op.qualified_name for node in report.nodes()] == ["aten::mul.Tensor"]
+        assert [node.op.qualified_name for node in report.nodes()] == [
+            "aten::mul.Tensor"
+        ]
         assert report.logger_calls == len(report.trace) - 1 > 0
         assert sum(each.calls for each in report.by_module().values()) == 1
         assert f"left out: {report.logger_calls} calls" in report.summary()
@@ -471,7 +494,12 @@ class TestBlock:
 
     def test_report_is_a_value(self, tensors, tmp_path):
         """It compares, hashes, pickles, copies and reads back from a file."""
-        report = inspected(lambda: (torch.mm(tensors["x"], tensors["w"]), tensors["x"].std(correction=0.5)))
+        report = inspected(
+            lambda: (
+                torch.mm(tensors["x"], tensors["w"]),
+                tensors["x"].std(correction=0.5),
+            )
+        )
         assert pickle.loads(pickle.dumps(report)) == report
         assert copy.deepcopy(report) == report
         assert hash(copy.copy(report)) == hash(report)
@@ -486,7 +514,10 @@ class TestBlock:
             torch.mm(tensors["x"], tensors["w"])
         (linear,) = report.chains
         assert linear.verdict is Verdict.ACLNN_VIA
-        assert linear.why == "It launched aclnnMatmul through calls that were not recorded."
+        assert (
+            linear.why
+            == "It launched aclnnMatmul through calls that were not recorded."
+        )
         assert [each.name for each in report.unattributed] == ["aclnnMm"]
         assert not report.complete
         assert "truncated: max_ops was reached" in report.summary()
@@ -540,16 +571,21 @@ class TestBlock:
         assert report.notes == ()
 
     def test_profiler_of_the_user_has_its_way(self, tensors):
-        """torch has one profiler: the user's gets the events, the report says so."""
-        with inspect_dispatch(profiler=True) as report:
-            with torch.profiler.profile() as profile:
-                torch.mm(tensors["x"], tensors["w"])
+        """Torch has one profiler: the user's gets the events, the report says so."""
+        with (
+            inspect_dispatch(profiler=True) as report,
+            torch.profiler.profile() as profile,
+        ):
+            torch.mm(tensors["x"], tensors["w"])
         events = {event.name for event in profile.events()}
         assert {"aten::mm", "aclnnMm"} <= events
         assert report.native_calls is None
         assert "taken over the events" in report.notes[0]
         assert names(report) == ["aclnnMm"]
-        with torch.profiler.profile() as profile, inspect_dispatch(profiler=True) as report:
+        with (
+            torch.profiler.profile() as profile,
+            inspect_dispatch(profiler=True) as report,
+        ):
             torch.mm(tensors["x"], tensors["w"])
         assert "aten::mm" in {event.name for event in profile.events()}
         assert report.notes[0].startswith("A profiler was on when the block began")
@@ -582,7 +618,8 @@ class TestUse:
         """The block's own error passes, and is in the report with no device to blame."""
         with pytest.raises(ValueError, match="theirs"), inspect_dispatch() as report:
             torch.ones(2)
-            raise ValueError("theirs")
+            msg = "theirs"
+            raise ValueError(msg)
         assert report.failure.exception.type == "ValueError"
         assert not report.failure.asynchronous
         assert "the block died of ValueError: theirs" in str(report)

@@ -25,7 +25,9 @@ def llama():
 def gpt2():
     """A GPT-2 of two layers, with random weights."""
     return transformers.GPT2LMHeadModel(
-        transformers.GPT2Config(n_embd=32, n_layer=2, n_head=4, vocab_size=64, n_positions=32)
+        transformers.GPT2Config(
+            n_embd=32, n_layer=2, n_head=4, vocab_size=64, n_positions=32
+        )
     )
 
 
@@ -69,7 +71,9 @@ def test_modules_add_up(report):
     shares = report.by_module().values()
     assert sum(share.calls for share in shares) == sum(1 for _ in report.nodes())
     assert sum(share.launches.total() for share in shares) == len(report.launches)
-    assert sum(share.verdicts.total() for share in shares) == sum(report.verdicts().values())
+    assert sum(share.verdicts.total() for share in shares) == sum(
+        report.verdicts().values()
+    )
 
 
 def test_backward_belongs_to_modules(report):

@@ -153,7 +153,7 @@ def _call(node: ChainNode, below: tuple[Line, ...], *, fold: bool) -> Line:
     hidden = sum(1 for _ in node.walk()) - 1
     inside = ""
     if fold and hidden and node.verdict is Verdict.CPU_FALLBACK:
-        inside = f"  ({hidden} calls inside)"
+        inside = f"  ({hidden} call{'' if hidden == 1 else 's'} inside)"
     if op.exception is not None:
         inside += f"  raised {op.exception.type}"
     values = _tensors(op)

@@ -28,7 +28,7 @@ def launched(node: ChainNode) -> list[str]:
 
 def near(name: str, seen: list[str]) -> str:
     """The end of a sentence about a name that is not there."""
-    close = difflib.get_close_matches(name, seen, n=3, cutoff=0.5)
+    close = difflib.get_close_matches(name, seen, n=3, cutoff=0.7)
     return f"; near it: {', '.join(close)}" if close else ""
 
 
