@@ -8,6 +8,7 @@ import traceback
 import unittest
 
 import pytest
+from attrs import evolve
 
 from npu_dispatch_inspect import (
     DETACH_OPS,
@@ -34,7 +35,9 @@ from npu_dispatch_inspect import (
     optional,
     read_dispatch_table,
 )
-from npu_dispatch_inspect.assertions._settings import SETTINGS
+from npu_dispatch_inspect.assertions._settings import SETTINGS, Settings
+from npu_dispatch_inspect.records.chains import ChainNode, Verdict
+from npu_dispatch_inspect.traces.report import DispatchReport
 from tests.training_trace import (
     BACK,
     CUT,
@@ -50,6 +53,14 @@ from tests.training_trace import (
     TRACE,
     record,
 )
+
+
+@pytest.fixture(autouse=True)
+def _settings(monkeypatch):
+    """Texts as long as they are without the plugin, whatever -v says here."""
+    for name, value in vars(Settings()).items():
+        monkeypatch.setattr(SETTINGS, name, value)
+
 
 FAILURES = [
     (
@@ -1178,6 +1189,39 @@ def test_graphs_of_torch_fx():
     assert_ops(old, ["aten::mm", "aten::silu"])
     assert_ops(old.graph, ["aten::mm", torch.ops.aten.silu.default])
     assert_ops_replaced(old, new, removed=["aten::silu"], added=["aten::mul.Tensor"])
+
+
+def test_auto_functionalized_counts_as_the_operator_it_calls():
+    """The wrapper that torch.compile puts around a mutating operator is not a call."""
+    import torch
+
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    wrapper = torch.ops.higher_order.auto_functionalized
+    node = graph.call_function(wrapper, (torch.ops.aten.silu_.default,), {"self": x})
+    graph.output(graph.call_function(getattr, (node, "shape")))
+    assert_ops(graph, ["aten::silu_", "getattr"])
+
+
+def test_reports_and_chains():
+    """A report stands for the calls of its chains and for its log."""
+    nodes = [
+        ChainNode(op=each, verdict=Verdict.UNKNOWN, why="it is not known.")
+        for each in RECORDS
+    ]
+    outer = evolve(nodes[0], children=(nodes[1],))
+    # Calls that torch_npu's logger made are in the trace and in no chain.
+    logged = record(13, "aten::item")
+    trace = OpTrace(records=(*RECORDS, logged), environment=HERE)
+    report = DispatchReport(chains=[outer, *nodes[2:]], trace=trace, logs=LOGS)
+    assert_ops(report, NAMES)
+    assert_launches(report, ["aclnnAddmm", "aclnnGelu"])
+    assert_log(report, level="WARNING")
+    assert_ops(outer, ["aten::t", "aten::addmm"])
+    assert_ops(report.find("aten::mm"), ["aten::mm", "aten::mm"])
+    assert_ops(TRACE.tree()[0], ["aten::t"])
+    with pytest.raises(UsageError, match="No log was captured with this report"):
+        assert_launches(DispatchReport(chains=nodes, trace=TRACE), ["aclnnAdd"])
 
 
 def test_frames_are_hidden_from_tracebacks():

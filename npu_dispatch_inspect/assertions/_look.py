@@ -106,7 +106,8 @@ def look(
     """The calls of a trace that an assertion is about.
 
     Args:
-        trace: a trace, a captured graph, a `torch.fx` graph, or names in a list.
+        trace: a trace, a report or a chain of it, a `torch.fx` graph, or names in a
+            list.
         phase: only this phase.
         module: only modules whose path matches this glob.
         ignore: operators to leave out.
@@ -115,9 +116,9 @@ def look(
     Raises:
         UsageError: this is no trace, or a condition cannot be understood.
     """
+    calls, found = _calls_of(trace)
     # A report of all mechanisms has the operators as a trace of its own.
     trace = getattr(trace, "trace", trace)
-    calls, found = _calls_of(trace)
     words = words or found
     notes = [f"the trace notes: {each}" for each in getattr(trace, "notes", ())]
     versions = _versions(trace)
@@ -180,6 +181,12 @@ def cannot_tell(what: str, seen: Seen) -> NoReturn:
 
 
 def _calls_of(trace: object) -> tuple[tuple[Any, ...], Words]:
+    # A report: the calls of its chains, without those of torch_npu's logger, which
+    # are in its trace. A chain or a call with what is inside it is walked as well.
+    if hasattr(trace, "chains") and hasattr(trace, "nodes"):
+        return tuple(each.op for each in trace.nodes()), OPS
+    if hasattr(trace, "walk"):
+        return tuple(getattr(each, "op", each) for each in trace.walk()), OPS
     # A log trace holds every line; its launches are the calls.
     launches = getattr(trace, "launches", None)
     if launches is not None and not hasattr(trace, "ops"):
@@ -200,6 +207,7 @@ def _calls_of(trace: object) -> tuple[tuple[Any, ...], Words]:
 
 
 def _named(index: int, item: Any) -> Any:
+    item = getattr(item, "op", item)
     if isinstance(getattr(item, "name", None), str) and not callable(item):
         return item
     name = call_name(item)
