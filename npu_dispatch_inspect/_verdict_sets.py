@@ -3,7 +3,13 @@
 
 from __future__ import annotations
 
-__all__ = ["ALLOCATIONS", "COPIES", "IN_PLACE_VIEWS", "WRAPPED_COPIES"]
+__all__ = [
+    "ALLOCATIONS",
+    "COPIES",
+    "IN_PLACE_VIEWS",
+    "RETURNING_THE_TARGET",
+    "WRAPPED_COPIES",
+]
 
 COPIES = frozenset(
     {
@@ -16,6 +22,9 @@ COPIES = frozenset(
     }
 )
 """Operators whose work is to move data."""
+
+RETURNING_THE_TARGET = frozenset({"aten::_copy_from", "aten::_copy_from_and_resize"})
+"""Operators that return what they write to, though their schema names nothing written."""
 
 WRAPPED_COPIES = frozenset(
     {

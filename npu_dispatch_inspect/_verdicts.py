@@ -15,6 +15,7 @@ from npu_dispatch_inspect._verdict_sets import (
     ALLOCATIONS,
     COPIES,
     IN_PLACE_VIEWS,
+    RETURNING_THE_TARGET,
     WRAPPED_COPIES,
 )
 from npu_dispatch_inspect.records import (
@@ -140,7 +141,7 @@ def _judge_quiet(seen: Seen, last: KernelChoice, inside: list[ChainNode]) -> Jud
     doubt = f"; {seen.doubt}" if seen.doubt else ""
     if op.name in ALLOCATIONS:
         return Verdict.NO_LAUNCH, "It made or reshaped memory and computed nothing."
-    if _returns_view(op) and op.name not in COPIES:
+    if _returns_view(op) and op.name not in RETURNING_THE_TARGET:
         return Verdict.NO_LAUNCH, "It returned a view of an input."
     if _unclear(inside):
         return (

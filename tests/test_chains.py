@@ -26,6 +26,7 @@ from npu_dispatch_inspect.records import (
     TensorSpec,
 )
 from npu_dispatch_inspect.records.chains import NativeCall
+from npu_dispatch_inspect.traces._copies import copies_in
 from npu_dispatch_inspect.traces.logs import LogTrace
 from npu_dispatch_inspect.traces.ops import OpTrace
 
@@ -69,7 +70,10 @@ def call(
                 Argument(name=f"w{n}", value=each, written=True)
                 for n, each in enumerate(written)
             ),
-            *(Argument(name=f"a{n}", value=each) for n, each in enumerate(inputs)),
+            *(
+                Argument(name=f"a{n}" if n else "self", value=each)
+                for n, each in enumerate(inputs)
+            ),
         ),
         outputs=tuple(outputs),
         path=path,
@@ -268,6 +272,17 @@ class TestVerdicts:
         assert seen[0] is Verdict.UNKNOWN
         seen = judged(call(0, "aten::t_", written=[spec(1)], outputs=[spec(1)]))
         assert seen[0] is Verdict.NO_LAUNCH
+
+    def test_format_cast_to_the_same_format(self):
+        """One that returns its input has moved nothing; others have."""
+        same = call(0, "npu::npu_format_cast", inputs=[spec(1)], outputs=[spec(1)])
+        other = call(0, "npu::npu_format_cast", inputs=[spec(1)], outputs=[spec(2)])
+        assert judged(same)[0] is Verdict.NO_LAUNCH
+        assert judged(other)[0] is Verdict.COPY
+        assert [copies_in(chains(each).chains) == () for each in (same, other)] == [
+            True,
+            False,
+        ]
 
     def test_memory(self):
         """Making memory computes nothing."""

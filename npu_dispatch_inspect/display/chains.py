@@ -123,10 +123,15 @@ def _inside(node: ChainNode, *, fold: bool) -> tuple[ChainNode, ...]:
 
 
 def _aside(node: ChainNode) -> bool:
-    """A question about types, or memory for a result: no step on the way."""
+    """A question about types or a number, or memory for a result: no step on the way."""
     op = node.op
-    asks = not node.children and not op.output_tensors and op.exception is None
-    return op.name in ALLOCATIONS or (asks and node.verdict is Verdict.COMPOSITE)
+    if op.name in ALLOCATIONS:
+        return True
+    if op.output_tensors or op.exception is not None:
+        return False
+    asks = not node.children and node.verdict is Verdict.COMPOSITE
+    of_a_number = not op.input_tensors and node.verdict is not Verdict.UNKNOWN
+    return asks or (of_a_number and not node.all_launches())
 
 
 def _closed(node: ChainNode) -> bool:
@@ -213,7 +218,7 @@ def _launch(launch: Launch) -> Line:
     values = ", ".join(value_text(each.value) for each in arguments[:MAX_ARGUMENTS])
     if len(arguments) > MAX_ARGUMENTS:
         values += ", ..."
-    if record.truncated:
+    if record.truncated not in (None, "cut at a NUL byte"):
         values += ", cut off"
     parts = []
     if record.synchronous:

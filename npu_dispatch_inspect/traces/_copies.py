@@ -113,6 +113,11 @@ def _copy_kind(name: str, copied: TensorSpec, result: TensorSpec | None) -> str 
         return None if host else "device to host"
     if host != (result.device == "cpu"):
         return "host to device" if host else "device to host"
+    if (
+        name not in _INTO_A_TENSOR
+        and copied.storage_id == result.storage_id is not None
+    ):
+        return None  # nothing was to be done
     if name == "npu::npu_format_cast":
         return "format cast"
     if copied.dtype != result.dtype:
