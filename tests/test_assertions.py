@@ -888,6 +888,26 @@ def test_pass(check):
             "'aten::t' is no trace: give an OpTrace, a LogTrace, a captured graph, or a list of operator names.",
         ),
         (
+            lambda: assert_ops(object(), ["aten::t"]),
+            "object is no trace: give an OpTrace, a LogTrace, a captured graph, or a list of operator names.",
+        ),
+        (
+            lambda: assert_ops(TRACE, [], module=3),
+            "module= takes a glob over module paths as text, not 3.",
+        ),
+        (
+            lambda: assert_same_ops(TRACE, TRACE, names=("x",)),
+            "names= takes a name for each of the two traces, not ('x',).",
+        ),
+        (
+            lambda: assert_kernel(TRACE, "aten::t"),
+            "The first argument is the table of read_dispatch_table(), not OpTrace.",
+        ),
+        (
+            lambda: assert_log(LOGS, message=b"x"),
+            "message= takes text, not b'x'.",
+        ),
+        (
             lambda: assert_ops([1], ["aten::t"]),
             "A trace is made of records or names; item 0 is 1.",
         ),
@@ -943,7 +963,7 @@ def test_pass(check):
         ),
         (
             lambda: assert_log(["x"]),
-            "['x'] has no log lines: give a LogTrace, as from capture_logs().",
+            "list has no log lines: give a LogTrace, as from capture_logs().",
         ),
         (
             expect_ops,

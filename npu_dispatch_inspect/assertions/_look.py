@@ -130,6 +130,9 @@ def look(
         )
         conditions.append(f"phase {wanted.value}")
     if module is not None:
+        if not isinstance(module, str):
+            msg = f"module= takes a glob over module paths as text, not {module!r}."
+            raise UsageError(msg)
         chosen = tuple(each for each in chosen if _in_module(each, module))
         conditions.append(f"module {module}")
     if conditions:
@@ -199,8 +202,9 @@ def _calls_of(trace: object) -> tuple[tuple[Any, ...], Words]:
         return tuple(_of_graph(nodes)), OPS
     if isinstance(trace, Iterable) and not isinstance(trace, (str, bytes, Mapping)):
         return tuple(_named(index, each) for index, each in enumerate(trace)), OPS
+    shown = repr(trace) if isinstance(trace, (str, bytes)) else type(trace).__name__
     msg = (
-        f"{trace!r} is no trace: give an OpTrace, a LogTrace, a captured graph, or a "
+        f"{shown} is no trace: give an OpTrace, a LogTrace, a captured graph, or a "
         f"list of operator names."
     )
     raise UsageError(msg)

@@ -107,6 +107,11 @@ def _condition(
     level: str | None, message: str | re.Pattern[str] | None, logger: str | None
 ) -> tuple[Callable[[Any], bool], str]:
     """Does a line fit, and the same in words."""
+    for word, value in (("message", message), ("logger", logger)):
+        text = value.pattern if isinstance(value, re.Pattern) else value
+        if text is not None and not isinstance(text, str):
+            msg = f"{word}= takes text, not {value!r}."
+            raise UsageError(msg)
     compare, number = _level(level) if level is not None else (None, 0)
 
     def fits(record: Any) -> bool:
@@ -149,7 +154,7 @@ def _records(logs: object) -> tuple[Any, ...]:
     if not hasattr(logs, "records") or not all(
         hasattr(each, "level") for each in records
     ):
-        msg = f"{logs!r} has no log lines: give a LogTrace, as from capture_logs()."
+        msg = f"{type(logs).__name__} has no log lines: give a LogTrace, as from capture_logs()."
         raise UsageError(msg)
     return records
 

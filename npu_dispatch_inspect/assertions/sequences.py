@@ -167,6 +167,9 @@ def assert_same_ops(
         AssertionError: they have not.
     """
     __tracebackhide__ = True
+    if names is not None and (isinstance(names, str) or len(names) != 2):  # noqa: PLR2004
+        msg = f"names= takes a name for each of the two traces, not {names!r}."
+        raise UsageError(msg)
     left = look(first, phase=phase, module=module, ignore=ignore)
     right = look(second, phase=phase, module=module, ignore=ignore)
     known: dict[tuple[str, str], Call] = {}

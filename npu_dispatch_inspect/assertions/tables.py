@@ -38,6 +38,7 @@ def assert_kernel(
         UnknownNameError: there is no such operator or key.
     """
     __tracebackhide__ = True
+    _check_table(table)
     try:
         wanted = KernelState(state)
     except ValueError:
@@ -84,6 +85,7 @@ def assert_no_fallback(
         UnknownNameError: there is no such operator or key.
     """
     __tracebackhide__ = True
+    _check_table(table)
     names: dict[str, None] = {}
     for each in operators:
         if hasattr(each, "records"):
@@ -104,6 +106,15 @@ def assert_no_fallback(
         lines.append(f"  fallback registered{_at(fallback.site)}")
     lines += [f"  {each}" for each in capped(list(left), SETTINGS.rows, "operators")]
     fail(lines)
+
+
+def _check_table(table: object) -> None:
+    if not isinstance(table, DispatchTable):
+        msg = (
+            f"The first argument is the table of read_dispatch_table(), "
+            f"not {type(table).__name__}."
+        )
+        raise UsageError(msg)
 
 
 def _at(site: str) -> str:

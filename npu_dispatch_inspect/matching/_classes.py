@@ -19,7 +19,13 @@ class Classes:
     """Numbers the kinds of calls as they appear."""
 
     def __init__(self, patterns: Iterable[CallPattern]) -> None:
-        self._patterns = tuple(dict.fromkeys(patterns))
+        self._named: dict[str, list[CallPattern]] = {}
+        self._others: list[CallPattern] = []
+        for each in dict.fromkeys(patterns):
+            if each.glob or each.regex is not None:
+                self._others.append(each)
+            else:
+                self._named.setdefault(each.name, []).append(each)
         self._numbers: dict[tuple[CallPattern, ...], int] = {}
         self._names: dict[tuple[str, str], tuple[int, tuple[CallPattern, ...]]] = {}
         self._known: dict[tuple[object, ...], int] = {}
@@ -44,7 +50,8 @@ class Classes:
         return kinds
 
     def _by_name(self, key: tuple[str, str]) -> tuple[int, tuple[CallPattern, ...]]:
-        fitting = [each for each in self._patterns if each.matches_name(*key)]
+        candidates = (*self._named.get(key[0], ()), *self._others)
+        fitting = [each for each in candidates if each.matches_name(*key)]
         self._plain[key] = tuple(each for each in fitting if not each.constrained)
         asking = tuple(each for each in fitting if each.constrained)
         return (self._number(self._plain[key]), asking)
