@@ -143,21 +143,19 @@ def _judge_quiet(seen: Seen, last: KernelChoice, inside: list[ChainNode]) -> Jud
         return Verdict.NO_LAUNCH, "It made or reshaped memory and computed nothing."
     if _returns_view(op) and op.name not in RETURNING_THE_TARGET:
         return Verdict.NO_LAUNCH, "It returned a view of an input."
-    if _unclear(inside):
-        return (
-            Verdict.UNKNOWN,
-            f"It called {_listed([_unclear(inside)])}, of which the route is unknown{doubt}.",
-        )
+    unclear = next((n.op.name for n in inside if n.verdict is Verdict.UNKNOWN), None)
+    if unclear:
+        doubt = f"; it called {unclear}, whose route is unknown{doubt}"
     if op.name in COPIES or (
         op.name in WRAPPED_COPIES
         and any(node.verdict is Verdict.COPY for node in inside)
     ):
-        if seen.doubt:
+        if doubt:
             return Verdict.COPY, f"Its work is to move data; how is not known{doubt}."
         return Verdict.COPY, "It moved data by the runtime, not by an aclnn launch."
-    if not seen.doubt and not op.output_tensors and not op.written:
+    if not doubt and not op.output_tensors and not op.written:
         return Verdict.NO_LAUNCH, "It returned no tensor, launched and queued nothing."
-    if seen.jit_compile and not seen.doubt:
+    if seen.jit_compile and not doubt:
         doubt = (
             "; jit_compile is on, and an aclop that the host waits for leaves no line: "
             "inspect_dispatch(profiler=True) would see it"
@@ -166,11 +164,6 @@ def _judge_quiet(seen: Seen, last: KernelChoice, inside: list[ChainNode]) -> Jud
         Verdict.UNKNOWN,
         f"It reached {_kernel(last)} and no launch was seen{doubt}.",
     )
-
-
-def _unclear(inside: Sequence[ChainNode]) -> str:
-    found = (node.op.name for node in inside if node.verdict is Verdict.UNKNOWN)
-    return next(found, "")
 
 
 def _cpu_work(children: Sequence[ChainNode]) -> ChainNode | None:

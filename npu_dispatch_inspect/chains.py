@@ -24,7 +24,10 @@ from npu_dispatch_inspect.records.chains import ChainNode, Launch, NativeCall
 from npu_dispatch_inspect.traces.logs import LogTrace
 from npu_dispatch_inspect.traces.ops import CallNode, OpTrace
 
-__all__ = ["NAMED_BY_TASK", "NAMED_TO_PROFILER", "Joined", "join"]
+__all__ = ["FILTER", "NAMED_BY_TASK", "NAMED_TO_PROFILER", "Joined", "join"]
+
+FILTER = "TORCH_NPU_LOGS_FILTER"
+"""With this variable torch_npu prints only lines that have some words, or have not."""
 
 NAMED_BY_TASK = "named by its queue task"
 NAMED_TO_PROFILER = "named to the profiler"
@@ -227,6 +230,8 @@ def _doubt(logs: LogTrace) -> str | None:
     for each in logs.missing:
         if each.what in ("op_plugin", "dispatch"):
             return f"{each.what} lines are missing"
+    if logs.environment is not None and logs.environment.switch(FILTER):
+        return f"{FILTER} keeps lines from being printed"
     # A launch that is given to no call may be that of any call.
     if logs.unattributed:
         return "launches were seen that no call could be given"

@@ -32,6 +32,10 @@ from npu_dispatch_inspect.traces.ops import OpTrace
 
 HERE = Environment(tool="0", python="3", platform="here")
 
+FILTERED = Environment(
+    tool="0", python="3", platform="p", switches=(("TORCH_NPU_LOGS_FILTER", "+x"),)
+)
+
 NPU = (KernelChoice(key="PrivateUse1", kind="kernel", site="RegisterNPU.cpp:1"),)
 CPU = (KernelChoice(key="CPU", kind="kernel", site="RegisterCPU.cpp:1"),)
 FALLBACK = (
@@ -122,6 +126,8 @@ def chains(*calls, logs=(), **more):
         engine="dispatcher",
         truncated=options.get("truncated", False),
     )
+    if "log_environment" in more:
+        more["environment"] = more.pop("log_environment")
     lines = None if logs is None else LogTrace(records=logs, **more)
     return join(trace, lines, options.get("native_calls"))
 
@@ -403,6 +409,7 @@ class TestDoubt:
                 "dispatch lines are missing",
             ),
             ({"incomplete": ("lost",)}, "lines may be missing"),
+            ({"log_environment": FILTERED}, "TORCH_NPU_LOGS_FILTER keeps lines"),
             (
                 {"logs": [launched(0, "aclnnMm", None)]},
                 "launches were seen that no call could be given",

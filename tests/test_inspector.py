@@ -63,77 +63,78 @@ def tensors():
     }
 
 
+@pytest.fixture(scope="module")
+def linear():
+    """The report of one layer's forward and backward pass."""
+    layer = nn.Linear(128, 64).to(NPU)
+    x = torch.randn(32, 128).to(NPU)
+    with inspect_dispatch() as report:
+        layer(x).sum().backward()
+    return report
+
+
 @pytest.mark.npu
 class TestLinear:
-    @classmethod
-    @pytest.fixture(scope="class")
-    def report(cls):
-        layer = nn.Linear(128, 64).to(NPU)
-        x = torch.randn(32, 128).to(NPU)
-        with inspect_dispatch() as report:
-            layer(x).sum().backward()
-        return report
-
-    def test_way_from_the_operator_to_the_task(self, report):
+    def test_way_from_the_operator_to_the_task(self, linear):
         """Linear goes through addmm and its NPU kernel to aclnnAddmm and a task."""
         operators = ("aten::linear", "aten::addmm")
-        found = report.path("aten::linear", to="aclnnAddmm")
+        found = linear.path("aten::linear", to="aclnnAddmm")
         assert found[:2] == operators
         assert found[2].startswith("RegisterNPU.cpp:")
         assert found[3] == "aclnnAddmm"
         assert found[4].startswith("task ")
 
-    def test_task_was_written_read_and_succeeded(self, report):
+    def test_task_was_written_read_and_succeeded(self, linear):
         """The launch carries its queue task with the result."""
-        (launch,) = [each for each in report.launches if each.name == "aclnnAddmm"]
+        (launch,) = [each for each in linear.launches if each.name == "aclnnAddmm"]
         task = launch.task
         assert task.written is not None
         assert task.read is not None
         assert (task.ret, task.executed) == (0, True)
 
-    def test_chain_of_the_module(self, report):
+    def test_chain_of_the_module(self, linear):
         """The chain of the layer is linear with t and addmm, each with its verdict."""
-        (linear,) = report.find("aten::linear")
-        assert linear.verdict is Verdict.COMPOSITE
-        assert [child.op.name for child in linear.children] == [
+        (node,) = linear.find("aten::linear")
+        assert node.verdict is Verdict.COMPOSITE
+        assert [child.op.name for child in node.children] == [
             "aten::t",
             "aten::addmm",
         ]
-        assert [child.verdict for child in linear.children] == [
+        assert [child.verdict for child in node.children] == [
             Verdict.NO_LAUNCH,
             Verdict.ACLNN,
         ]
-        assert [call.name for call in linear.children[1].op_plugin] == ["addmm"]
+        assert [call.name for call in node.children[1].op_plugin] == ["addmm"]
 
-    def test_fused_linear_is_not_in_it(self, report):
+    def test_fused_linear_is_not_in_it(self, linear):
         """The NPU's own linear is not what nn.Linear reaches, and asking says so."""
-        assert report.find("npu::npu_linear") == ()
+        assert linear.find("npu::npu_linear") == ()
         with pytest.raises(UsageError, match=r"^npu::npu_linear was not called"):
-            report.path("npu::npu_linear", to="*")
+            linear.path("npu::npu_linear", to="*")
         with pytest.raises(
             UsageError, match=r"did not reach aclnnAddm; near it: aclnnAddmm"
         ):
-            report.path("aten::linear", to="aclnnAddm")
+            linear.path("aten::linear", to="aclnnAddm")
 
-    def test_backward_hangs_on_the_same_module(self, report):
+    def test_backward_hangs_on_the_same_module(self, linear):
         """The gradients' launches belong to the layer that made them necessary."""
-        (forward,) = report.find("aten::linear")
+        (forward,) = linear.find("aten::linear")
         backward = [
             node
-            for node in report.nodes()
+            for node in linear.nodes()
             if node.op.phase.value == "backward"
             and node.launches
             and node.op.module is not None
         ]
         assert [node.op.name for node in backward] == ["aten::mm", "aten::sum"]
         assert {node.op.module for node in backward} == {forward.op.module}
-        assert report.by_module()["Linear"].launches == Counter(
+        assert linear.by_module()["Linear"].launches == Counter(
             ["aclnnAddmm", "aclnnMm", "aclnnReduceSum"]
         )
 
-    def test_first_line_says_stand_in(self, report):
+    def test_first_line_says_stand_in(self, linear):
         """A report made on the stand-in cannot be taken for one of a device."""
-        first, *_ = str(report).splitlines()
+        first, *_ = str(linear).splitlines()
         assert first.startswith("device: stand-in (Ascend910B1), nothing is computed")
 
 

@@ -11,7 +11,7 @@ from npu_dispatch_inspect import RecordError, load_report, save_report
 from npu_dispatch_inspect.records.chains import NativeCall
 from npu_dispatch_inspect.report_file import MAJOR, MINOR, SCHEMA
 from npu_dispatch_inspect.traces.report import DispatchReport
-from tests.report_examples import training_step
+from tests.report_examples import failed, training_step
 
 
 @pytest.fixture
@@ -35,6 +35,16 @@ def test_reads_back_without_lines_and_with_the_profiler(tmp_path):
         trace=step.trace[:0],
         native_calls=(NativeCall(name="aclnnMm"),),
         notes=("n",),
+    )
+    save_report(report, tmp_path / "report.json")
+    assert load_report(tmp_path / "report.json") == report
+
+
+def test_reads_back_with_an_error(tmp_path):
+    """What the block died of, and the launches before it."""
+    step = training_step()
+    report = DispatchReport(
+        chains=step.chains, trace=step.trace, logs=step.logs, failure=failed().failure
     )
     save_report(report, tmp_path / "report.json")
     assert load_report(tmp_path / "report.json") == report

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeVar
 from npu_dispatch_inspect.capture._function_events import FunctionEvents
 from npu_dispatch_inspect.capture.logs import LogCapture
 from npu_dispatch_inspect.capture.ops import OpTracer
-from npu_dispatch_inspect.chains import join
+from npu_dispatch_inspect.chains import FILTER, join
 from npu_dispatch_inspect.errors import InspectError, UsageError
 from npu_dispatch_inspect.npu_logs import LogParser
 from npu_dispatch_inspect.records import (
@@ -47,7 +47,9 @@ class DispatchInspector:
             ``"dispatch_mode"`` works where a torch build lacks what that needs,
             and leaves kernels unknown.
         max_ops: record so many calls, then only mark the report as truncated.
-        threads: ``"current"`` or ``"all"``, as for `OpTracer`.
+        threads: ``"all"`` records threads that are started inside the block as well,
+            ``"current"`` only this one and those of its backward passes. Lines of a
+            thread that is not recorded may be taken for those of a recorded call.
         profiler: listen to torch's profiler as well. torch_npu names every operator
             to it, also where its log lines cannot: an aclop that the host waits
             for, or any aclop while the task queue is off. torch has one profiler,
@@ -76,7 +78,7 @@ class DispatchInspector:
         *,
         engine: Literal["dispatcher", "dispatch_mode"] = "dispatcher",
         max_ops: int | None = None,
-        threads: Literal["current", "all"] = "current",
+        threads: Literal["current", "all"] = "all",
         profiler: bool = False,
     ) -> None:
         if callable(label):
@@ -178,6 +180,12 @@ class _Run:
         self._events = FunctionEvents()
         stack.callback(self._events.stop)
 
+    def _filtered(self, logs: LogTrace | None) -> list[str]:
+        words = None if logs is None else self.trace.environment.switch(FILTER)
+        if words is None:
+            return []
+        return [f"{FILTER}={words} keeps some lines from being printed."]
+
     def finish(self, error: BaseException | None) -> None:
         # Leaving the program is no failure of it.
         if error is not None and not isinstance(error, (SystemExit, GeneratorExit)):
@@ -203,7 +211,11 @@ class _Run:
             failure=_failure(self._exception, trace, logs),
             logger_calls=joined.logger_calls,
             native_calls=native,
-            notes=(*self._notes, *(events.notes if events else ())),
+            notes=(
+                *self._notes,
+                *self._filtered(logs),
+                *(events.notes if events else ()),
+            ),
         )
 
 
