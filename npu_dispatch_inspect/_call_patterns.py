@@ -188,15 +188,15 @@ class CallPattern:
 def call_pattern(
     name: object,
     *,
-    phase: Phase | str | None,
-    module: str | None,
-    region: str | None,
-    dtype: object,
-    device: str | None,
-    shape: tuple[Any, ...] | None,
-    where: Callable[[Any], bool] | None,
-    torch: str | None,
-    torch_npu: str | None,
+    phase: Phase | str | None = None,
+    module: str | None = None,
+    region: str | None = None,
+    dtype: object = None,
+    device: str | None = None,
+    shape: tuple[Any, ...] | None = None,
+    where: Callable[[Any], bool] | None = None,
+    torch: str | None = None,
+    torch_npu: str | None = None,
 ) -> CallPattern:
     """Check what a user wrote and put it into one form; see `patterns.op`."""
     operator, overload, regex = _operator(name)
