@@ -263,7 +263,10 @@ OPTIMIZERS = {
         lambda p: torch.optim.SGD(p, 0.1, foreach=True),
         {"aclnnForeachAddListV2"},
     ),
-    "AdamW fused": (lambda p: torch.optim.AdamW(p, fused=True), {"aclnnApplyAdamWV2"}),
+    "AdamW fused": (
+        lambda p: torch.optim.AdamW(p, fused=True),
+        {"aclnnApplyAdamWV2", "aclnnSubs"},
+    ),
 }
 
 
@@ -281,6 +284,26 @@ def test_route_of_an_optimizer(name):
     assert {node.op.phase.value for node in report.nodes() if node.launches} == {
         "optimizer"
     }
+
+
+@pytest.mark.npu
+def test_route_of_clipping():
+    """The norm of all gradients, and one multiplication for each of them."""
+    layer = nn.Linear(8, 8).to(NPU)
+    layer(torch.ones(2, 8).to(NPU)).sum().backward()
+    with inspect_dispatch() as report:
+        nn.utils.clip_grad_norm_(layer.parameters(), 1.0, foreach=True)
+    norm, *rest = dict.fromkeys(names(report))
+    assert norm == "aclnnForeachNorm"
+    assert rest[-7:-1] == [
+        "aclnnStack",
+        "aclnnLinalgVectorNorm",
+        "aclnnAdds",
+        "aclnnReciprocal",
+        "aclnnMuls",
+        "aclnnClamp",
+    ]
+    assert report.unattributed == ()
 
 
 @pytest.mark.npu

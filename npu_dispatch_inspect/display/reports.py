@@ -84,7 +84,8 @@ def report_summary(report: DispatchReport) -> str:
 
 def _failure(failure: Failure) -> Iterator[str]:
     message = failure.exception.message.strip().partition("\n")[0]
-    yield f"the block died of {failure.exception.type}: {message}"
+    told = f": {message}" if message else ""
+    yield f"the block died of {failure.exception.type}{told}"
     if failure.reported:
         code = f", error {failure.code}" if failure.code else ""
         yield f"  reported operator: {failure.reported}{code}"
