@@ -81,7 +81,9 @@ def _judge_launches(seen: Seen, last: KernelChoice | None) -> Judged:
             f"It launched {names} through calls that were not recorded.",
         )
     hidden = _cpu_work(seen.children)
-    also = f", and called {hidden.op.qualified_name} on the CPU" if hidden else ""
+    also = f", ran {_names(seen.aclops)} as aclop" if seen.aclops else ""
+    if hidden is not None:
+        also += f", and called {hidden.op.qualified_name} on the CPU"
     return Verdict.ACLNN, f"It launched {names}{also}{_raised(seen.op)}."
 
 
@@ -153,8 +155,9 @@ def _judge_quiet(seen: Seen, last: KernelChoice, inside: list[ChainNode]) -> Jud
         if doubt:
             return Verdict.COPY, f"Its work is to move data; how is not known{doubt}."
         return Verdict.COPY, "It moved data by the runtime, not by an aclnn launch."
-    if not doubt and not op.output_tensors and not op.written:
-        return Verdict.NO_LAUNCH, "It returned no tensor, launched and queued nothing."
+    certain = not doubt and not seen.jit_compile
+    if certain and not op.output_tensors and not op.written:
+        return Verdict.NO_LAUNCH, "It returned no tensor, and no launch was seen."
     if seen.jit_compile and not doubt:
         doubt = (
             "; jit_compile is on, and an aclop that the host waits for leaves no line: "

@@ -180,6 +180,14 @@ class TestVerdicts:
             "Its NPU kernel called aten::_softmax, run as aclop.",
         )
 
+    def test_launch_and_aclop(self):
+        """A call that did both is aclnn, and the aclop is said."""
+        lines = [launched(0, "aclnnMm", 0), *queued(1, "Cast", 0, "ExecFunc")]
+        assert judged(call(0, "aten::mm"), logs=lines) == (
+            Verdict.ACLNN,
+            "It launched aclnnMm, ran Cast as aclop.",
+        )
+
     def test_fallback_by_the_tables(self):
         """The registered fallback decides, whatever was logged."""
         assert judged(call(0, "aten::digamma.out", FALLBACK), logs=None) == (
@@ -303,6 +311,8 @@ class TestVerdicts:
         question = call(0, "npu::get_npu_format", inputs=[spec(1)], outputs=[2])
         assert judged(question)[0] is Verdict.NO_LAUNCH
         assert judged(question, logs=None)[0] is Verdict.UNKNOWN
+        jit = Environment(tool="0", python="3", platform="p", jit_compile=True)
+        assert judged(question, environment=jit)[0] is Verdict.UNKNOWN
 
     def test_composite(self):
         """A kernel of every backend does nothing itself."""

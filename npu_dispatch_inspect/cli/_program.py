@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import importlib.machinery
 import sys
 from collections.abc import Callable, Sequence
 from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any
@@ -89,12 +89,15 @@ class _Finder(MetaPathFinder):
         fullname: str,
         path: Sequence[str] | None,
         target: ModuleType | None = None,
-    ) -> importlib.machinery.ModuleSpec | None:
+    ) -> ModuleSpec | None:
         """The module's own spec, whose loader tells us when it is done."""
         then = self._wanted.get(fullname)
         if then is None:
             return None
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        # Whoever would have found it: editable installs bring finders of their own.
+        others = (finder for finder in sys.meta_path if finder is not self)
+        found = (finder.find_spec(fullname, path, target) for finder in others)
+        spec = next((each for each in found if each is not None), None)
         loader: Any = spec.loader if spec is not None else None
         if loader is None:
             return None
