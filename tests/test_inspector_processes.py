@@ -148,7 +148,10 @@ print(json.dumps([block(), block(profiler=True)]))
     calls = {name: (verdict, why) for name, verdict, why in lines["calls"]}
     assert calls["aten::mm"] == ("aclop", "It ran MatMul as aclop.")
     assert calls["aten::add"][0] == "aclop"
-    assert calls["aten::softmax"] == ("aclop", "Its NPU kernel called aten::_softmax, run as aclop.")
+    assert calls["aten::softmax"] == (
+        "aclop",
+        "Its NPU kernel called aten::_softmax, run as aclop.",
+    )
     assert calls["aten::nonzero"][0] == "unknown"
     assert "inspect_dispatch(profiler=True) would see it" in calls["aten::nonzero"][1]
     assert lines["aclops"] == ["MatMul", "Add", "Cast", "SoftmaxV2"]
@@ -193,10 +196,14 @@ def test_without_torch_npu(python):
         assert report.logs is None and report.complete
         assert not any(node.verdict.value == "unknown" for node in report.nodes())
         print(report)
-        """
+        """,
+        TORCH_DEVICE_BACKEND_AUTOLOAD="0",
     )
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0].startswith("device: cpu · torch 2")
-    assert any("aten::addmm" in line and " kernel " in line and "CPU " in line for line in lines)
+    assert any(
+        "aten::addmm" in line and " kernel " in line and "CPU " in line
+        for line in lines
+    )
     assert "0 aclnn launches" in done.stdout
