@@ -272,7 +272,9 @@ def _value_type() -> Any:
 def writer() -> cattrs.Converter:
     """The converter from records to JSON's types."""
     converter = cattrs.Converter(unstruct_collection_overrides={tuple: list})
-    converter.register_unstructure_hook_func(lambda kind: kind == _value_type(), _write_value)
+    converter.register_unstructure_hook_func(
+        lambda kind: kind == _value_type(), _write_value
+    )
     for kind in _CLASSES:
         converter.register_unstructure_hook(
             kind,
@@ -326,9 +328,12 @@ def reader(exact: bool) -> cattrs.Converter:  # noqa: FBT001 - a cache key
         msg = f"{value!r} is no value"
         raise ValueError(msg)
 
-    converter.register_structure_hook_func(lambda kind: kind == _value_type(), read_value)
+    converter.register_structure_hook_func(
+        lambda kind: kind == _value_type(), read_value
+    )
     for kind in _CLASSES:
         converter.register_structure_hook(
-            kind, make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=exact)
+            kind,
+            make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=exact),
         )
     return converter

@@ -38,7 +38,9 @@ def pytest_collection_modifyitems(items):
             item.add_marker(skip)
 
 
-@pytest.fixture(scope="session", params=["cpu", pytest.param("npu", marks=pytest.mark.npu)])
+@pytest.fixture(
+    scope="session", params=["cpu", pytest.param("npu", marks=pytest.mark.npu)]
+)
 def device(request):
     """Each device in turn; npu is the real torch_npu on the stand-in."""
     return "cpu" if request.param == "cpu" else "npu:0"
@@ -49,7 +51,11 @@ def python():
     """Run code in a new interpreter that sees the same packages; returns its result."""
 
     def run(code, *, timeout=120, **variables):
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **variables}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            **variables,
+        }
         environment.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
         return subprocess.run(
             [sys.executable, "-c", textwrap.dedent(code)],
@@ -94,7 +100,11 @@ def _state():
         "stderr": os.fstat(2).st_ino,
         "scopes": dict(getattr(scopes, "current_scopes", {})),
         "tracers": getattr(scopes, "_users", 0),
-        **{f"${name}": text for name, text in os.environ.items() if name not in SET_BY_OTHERS},
+        **{
+            f"${name}": text
+            for name, text in os.environ.items()
+            if name not in SET_BY_OTHERS
+        },
     }
 
 

@@ -56,7 +56,9 @@ def test_every_plain_kind_of_argument(library):
     assert record.argument("maybe") is None
     assert record.argument("generator") == Constant(kind="generator", text="cpu")
     assert record.argument("dtype") == Constant(kind="dtype", text="float16")
-    assert record.argument("format") == Constant(kind="memory_format", text="channels_last")
+    assert record.argument("format") == Constant(
+        kind="memory_format", text="channels_last"
+    )
     assert record.argument("layout") == Constant(kind="layout", text="sparse_coo")
     assert record.argument("device") == Constant(kind="device", text="meta")
     assert record.argument("text") == "text"
@@ -64,7 +66,11 @@ def test_every_plain_kind_of_argument(library):
     assert record.argument("flags") == (True, False)
     assert [each.name for each in record.inputs if each.default] == ["maybe", "flags"]
     first, rest, number = record.outputs
-    assert (str(first), [str(each) for each in rest], number) == ("f32[1]", ["f32[2]", "f32[3]"], 7)
+    assert (str(first), [str(each) for each in rest], number) == (
+        "f32[1]",
+        ["f32[2]", "f32[3]"],
+        7,
+    )
     assert pickle.loads(pickle.dumps(record)) == record
 
 
@@ -112,11 +118,27 @@ def test_parameters_are_known_as_such():
 @pytest.mark.parametrize(
     "dtype",
     [
-        torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
-        torch.uint16, torch.uint32, torch.uint64, torch.float16, torch.bfloat16,
-        torch.float32, torch.float64, torch.complex32, torch.complex64, torch.complex128,
-        torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz,
-        torch.float8_e5m2fnuz, torch.float8_e8m0fnu,
+        torch.bool,
+        torch.uint8,
+        torch.int8,
+        torch.int16,
+        torch.int32,
+        torch.int64,
+        torch.uint16,
+        torch.uint32,
+        torch.uint64,
+        torch.float16,
+        torch.bfloat16,
+        torch.float32,
+        torch.float64,
+        torch.complex32,
+        torch.complex64,
+        torch.complex128,
+        torch.float8_e4m3fn,
+        torch.float8_e5m2,
+        torch.float8_e4m3fnuz,
+        torch.float8_e5m2fnuz,
+        torch.float8_e8m0fnu,
     ],
     ids=str,
 )
@@ -161,19 +183,26 @@ def odd_tensors():
         "sparse_csr": dense.to_sparse_csr(),
         "sparse_csc": dense.to_sparse_csc(),
         "sparse_bsr": torch.eye(4).to_sparse_bsr((2, 2)),
-        "nested_strided": torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(3, 3)]),
+        "nested_strided": torch.nested.nested_tensor(
+            [torch.ones(2, 3), torch.ones(3, 3)]
+        ),
         "nested_jagged": torch.nested.nested_tensor(
             [torch.ones(2, 3), torch.ones(3, 3)], layout=torch.jagged
         ),
         "quantized": torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8),
         "quantized_channels": torch.quantize_per_channel(
-            torch.ones(2, 2), torch.ones(2), torch.zeros(2, dtype=torch.int64), 0, torch.quint8
+            torch.ones(2, 2),
+            torch.ones(2),
+            torch.zeros(2, dtype=torch.int64),
+            0,
+            torch.quint8,
         ),
         "meta": torch.ones(2, device="meta"),
         "mkldnn": torch.ones(2, 2).to_mkldnn(),
         "two": TwoTensor(torch.ones(2, 3), torch.zeros(2, 3)),
         "nested_two": TwoTensor(
-            TwoTensor(torch.ones(2), torch.zeros(2)), TwoTensor(torch.ones(2), torch.zeros(2))
+            TwoTensor(torch.ones(2), torch.zeros(2)),
+            TwoTensor(torch.ones(2), torch.zeros(2)),
         ),
     }
 
@@ -186,7 +215,10 @@ def odd_tensors():
         ("sparse_csr", {"layout": "sparse_csr", "shape": (3, 3), "stride": None}),
         ("sparse_csc", {"layout": "sparse_csc", "shape": (3, 3)}),
         ("sparse_bsr", {"layout": "sparse_bsr", "shape": (4, 4)}),
-        ("nested_strided", {"shape": None, "flags": ("nested",), "unknown": ("shape",)}),
+        (
+            "nested_strided",
+            {"shape": None, "flags": ("nested",), "unknown": ("shape",)},
+        ),
         ("nested_jagged", {"layout": "jagged", "subclass": "NestedTensor"}),
         ("quantized", {"dtype": "qint8", "shape": (2,)}),
         ("quantized_channels", {"dtype": "quint8", "shape": (2, 2)}),
@@ -202,7 +234,9 @@ def test_odd_tensors_are_described(name, expected):
     with trace_ops() as trace:
         x.clone()
         x.clone()
-    first, second = [record for record in trace if record.name == "aten::clone" and record.depth == 0]
+    first, second = [
+        record for record in trace if record.name == "aten::clone" and record.depth == 0
+    ]
     spec = first.input_tensors[0]
     assert {field: getattr(spec, field) for field in expected} == expected
     assert spec.id == second.input_tensors[0].id
@@ -436,7 +470,10 @@ def test_describing_is_no_call_of_the_program(policy):
         @staticmethod
         def __new__(cls, inner):
             return torch.Tensor._make_wrapper_subclass(
-                cls, inner.shape, dtype=inner.dtype, dispatch_sizes_strides_policy=policy
+                cls,
+                inner.shape,
+                dtype=inner.dtype,
+                dispatch_sizes_strides_policy=policy,
             )
 
         def __init__(self, inner):

@@ -27,7 +27,9 @@ def conditional(x):
 def loop(x):
     from torch._higher_order_ops import while_loop
 
-    return while_loop(lambda i, _: i < 3, lambda i, x: (i + 1, x.sin()), (torch.tensor(0), x))[1]
+    return while_loop(
+        lambda i, _: i < 3, lambda i, x: (i + 1, x.sin()), (torch.tensor(0), x)
+    )[1]
 
 
 def scanned(x):
@@ -52,7 +54,9 @@ def attended(x):
     from torch.nn.attention.flex_attention import flex_attention
 
     query = x.expand(1, 1, 16, 16)
-    return flex_attention(query, query, query, score_mod=lambda score, b, h, q, k: score + q - k)
+    return flex_attention(
+        query, query, query, score_mod=lambda score, b, h, q, k: score + q - k
+    )
 
 
 PROGRAMS = {
@@ -126,7 +130,9 @@ def test_an_exception_in_a_branch_ends_the_record():
     assert while_loop is not None
     with trace_ops() as trace:
         with pytest.raises(ValueError, match="no"):
-            while_loop_op(lambda i, _: i < 3, body, (torch.tensor(0), torch.ones(2)), ())
+            while_loop_op(
+                lambda i, _: i < 3, body, (torch.tensor(0), torch.ones(2)), ()
+            )
         torch.ones(2).cos()
     (record,) = trace.find("higher_order::while_loop")
     assert record.exception.type == "ValueError"

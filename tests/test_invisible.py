@@ -249,7 +249,11 @@ def test_random_numbers_are_the_same(engine):
     import random
 
     def draw():
-        return torch.rand(3).tolist(), torch.nn.functional.dropout(torch.ones(8)).tolist(), random.random()
+        return (
+            torch.rand(3).tolist(),
+            torch.nn.functional.dropout(torch.ones(8)).tolist(),
+            random.random(),
+        )
 
     random.seed(0)
     torch.manual_seed(0)

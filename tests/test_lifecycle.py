@@ -75,8 +75,16 @@ def test_tracers_may_be_left_in_the_order_they_were_entered(engine):
     torch.ones(2).cos()
     second.__exit__(None, None, None)
     torch.ones(2).exp()
-    assert (calls(a, "aten::sin"), calls(a, "aten::cos"), calls(a, "aten::exp")) == (1, 0, 0)
-    assert (calls(b, "aten::sin"), calls(b, "aten::cos"), calls(b, "aten::exp")) == (1, 1, 0)
+    assert (calls(a, "aten::sin"), calls(a, "aten::cos"), calls(a, "aten::exp")) == (
+        1,
+        0,
+        0,
+    )
+    assert (calls(b, "aten::sin"), calls(b, "aten::cos"), calls(b, "aten::exp")) == (
+        1,
+        1,
+        0,
+    )
 
 
 class Foreign(TorchDispatchMode):
@@ -130,7 +138,9 @@ def test_other_modes_see_what_they_saw():
     with trace_ops() as trace, Foreign() as above:
         work()
     assert alone.seen == below.seen == above.seen
-    assert [record.name for record in trace] == [each.partition(".")[0] for each in alone.seen]
+    assert [record.name for record in trace] == [
+        each.partition(".")[0] for each in alone.seen
+    ]
 
 
 def test_leaving_twice_does_nothing():
@@ -181,7 +191,9 @@ def test_signals_at_any_moment_leave_the_records_readable(engine):
     import signal
 
     handled = []
-    before = signal.signal(signal.SIGALRM, lambda *_: handled.append(torch.ones(1).neg()))
+    before = signal.signal(
+        signal.SIGALRM, lambda *_: handled.append(torch.ones(1).neg())
+    )
     try:
         with trace_ops(engine=engine) as trace:
             signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
@@ -307,7 +319,9 @@ def test_threads_started_inside_are_seen_when_asked_for(engine):
     addmm = trace.find("aten::addmm")
     assert [record.module for record in addmm] == [""] * 3
     assert calls(trace, "aten::addmm") == 3
-    assert {record.phase for record in trace.find("aten::ones_like")} == {Phase.BACKWARD}
+    assert {record.phase for record in trace.find("aten::ones_like")} == {
+        Phase.BACKWARD
+    }
     assert {record.module for record in trace.backward.find("aten::mm")} == {""}
 
 
@@ -323,7 +337,10 @@ def test_pools_and_threads_of_threads_are_seen():
         thread.start()
         thread.join()
 
-    with trace_ops(threads="all") as trace, concurrent.futures.ThreadPoolExecutor(2) as pool:
+    with (
+        trace_ops(threads="all") as trace,
+        concurrent.futures.ThreadPoolExecutor(2) as pool,
+    ):
         list(pool.map(work, range(4)))
     assert (calls(trace, "aten::sin"), calls(trace, "aten::cos")) == (4, 4)
 
@@ -448,7 +465,9 @@ def test_backward_on_another_python_thread_is_that_threads():
     trace = work("all")
     sin = [record for record in trace if record.autograd_node == "SinBackward0"]
     assert {record.thread for record in sin} == {1}
-    assert {record.forward_index for record in sin} == {trace.find("aten::sin")[0].index}
+    assert {record.forward_index for record in sin} == {
+        trace.find("aten::sin")[0].index
+    }
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -25,7 +25,11 @@ ENVIRONMENT = Environment(tool="0", python="3.11.0", platform="linux-x86_64")
 
 def spec(number, storage=None):
     return TensorSpec(
-        dtype="float32", device="cpu", shape=(2,), id=number, storage_id=storage or number
+        dtype="float32",
+        device="cpu",
+        shape=(2,),
+        id=number,
+        storage_id=storage or number,
     )
 
 
@@ -61,11 +65,39 @@ def step():
     """A little training step."""
     return trace_of(
         call(0, "t", 1, outputs=(2,), module="fc", root="Net", module_type="Linear"),
-        call(1, "addmm", 3, 2, outputs=(4,), module="fc", root="Net", regions=("body",), source=LINE),
-        call(2, "gelu", 4, outputs=(5,), module="act|again", root="Net", regions=("body", "end")),
+        call(
+            1,
+            "addmm",
+            3,
+            2,
+            outputs=(4,),
+            module="fc",
+            root="Net",
+            regions=("body",),
+            source=LINE,
+        ),
+        call(
+            2,
+            "gelu",
+            4,
+            outputs=(5,),
+            module="act|again",
+            root="Net",
+            regions=("body", "end"),
+        ),
         call(3, "sum", 5, outputs=(6,), overload="dim_IntList"),
-        call(4, "gelu_backward", 6, 4, outputs=(7,), phase=Phase.BACKWARD, forward_index=2),
-        call(5, "mm", 7, outputs=(8,), phase=Phase.BACKWARD, forward_index=1, module="fc"),
+        call(
+            4,
+            "gelu_backward",
+            6,
+            4,
+            outputs=(7,),
+            phase=Phase.BACKWARD,
+            forward_index=2,
+        ),
+        call(
+            5, "mm", 7, outputs=(8,), phase=Phase.BACKWARD, forward_index=1, module="fc"
+        ),
         call(6, "add_", 1, 8, outputs=(1,), written=(0,), phase=Phase.OPTIMIZER),
         label="step",
     )
@@ -104,7 +136,9 @@ def test_phases_are_views(step):
 def test_modules_are_found_by_glob(step):
     """A glob over the path; of several names, one has to match."""
     assert step.in_module("fc").names == ("aten::t", "aten::addmm", "aten::mm")
-    assert step.in_module("again").names == step.in_module("act").names == ("aten::gelu",)
+    assert (
+        step.in_module("again").names == step.in_module("act").names == ("aten::gelu",)
+    )
     assert step.in_module("a*").names == ("aten::gelu",)
     assert step.in_module("nowhere").names == ()
     assert len(step.in_module("*")) == 4
@@ -132,7 +166,11 @@ def test_an_unknown_phase_is_told_of(step):
 
 def test_find_takes_overloads(step):
     """A glob is tried with and without the overload."""
-    assert step.find("aten::sum").names == step.find("aten::sum.dim_*").names == ("aten::sum",)
+    assert (
+        step.find("aten::sum").names
+        == step.find("aten::sum.dim_*").names
+        == ("aten::sum",)
+    )
     assert step.find("aten::sum.out").names == ()
     assert step.find("aten::t.default").names == ("aten::t",)
 
@@ -170,7 +208,10 @@ def test_the_tree_nests_calls():
         "aten::transpose",
         "aten::addmm",
     ]
-    assert [child.record.name for child in linear.children] == ["aten::t", "aten::addmm"]
+    assert [child.record.name for child in linear.children] == [
+        "aten::t",
+        "aten::addmm",
+    ]
     assert relu.children == ()
     assert [node.record.index for node in trace[1:].tree()] == [1, 3, 4]
 
@@ -179,7 +220,10 @@ def test_a_deep_tree_needs_no_recursion_to_build():
     """Depth is not bounded by Python's stack."""
     count = 5000
     trace = trace_of(
-        *(call(index, "f", parent=index - 1 if index else None, depth=index) for index in range(count))
+        *(
+            call(index, "f", parent=index - 1 if index else None, depth=index)
+            for index in range(count)
+        )
     )
     assert len(trace.tree()) == 1
 
@@ -231,7 +275,9 @@ def test_flow_does_not_join_tensors_without_an_id():
     """Unknown identity is not the same identity."""
     unknown = TensorSpec(dtype="float32", device="cpu")
     trace = trace_of(
-        call(0, "a", outputs=(unknown,)), call(1, "b", unknown, outputs=(unknown,)), call(2, "c", unknown)
+        call(0, "a", outputs=(unknown,)),
+        call(1, "b", unknown, outputs=(unknown,)),
+        call(2, "c", unknown),
     )
     assert trace.flow(trace[1]).makers == trace.flow(trace[1]).users == ()
 
@@ -247,7 +293,10 @@ def test_equality_is_by_value(step):
     assert (step == list(step.names)) is False
 
 
-@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda trace: pickle.loads(pickle.dumps(trace))])
+@pytest.mark.parametrize(
+    "duplicate",
+    [copy.copy, copy.deepcopy, lambda trace: pickle.loads(pickle.dumps(trace))],
+)
 def test_a_trace_can_be_copied(step, duplicate):
     """Copies and pickles are equal."""
     assert duplicate(step) == step
@@ -266,7 +315,15 @@ def test_the_text_is_a_table_without_paths_or_ids(step):
     assert text == str(step)
     lines = text.splitlines()
     assert lines[2].split() == [
-        "1", "fwd", "aten::addmm", "f32[2],", "f32[2]", "->", "f32[2]", "fc", "model.py:7",
+        "1",
+        "fwd",
+        "aten::addmm",
+        "f32[2],",
+        "f32[2]",
+        "->",
+        "f32[2]",
+        "fc",
+        "model.py:7",
     ]
     assert lines[-1] == "7 operator calls"
     assert "/somewhere" not in text
@@ -274,7 +331,9 @@ def test_the_text_is_a_table_without_paths_or_ids(step):
 
 def test_the_text_says_what_is_missing():
     """The limit and the notes stand below the table."""
-    text = str(trace_of(call(0, "sin"), truncated=True, notes=("A thread was not seen.",)))
+    text = str(
+        trace_of(call(0, "sin"), truncated=True, notes=("A thread was not seen.",))
+    )
     assert text.splitlines()[-2:] == [
         "1 operator call, truncated: max_ops was reached",
         "note: A thread was not seen.",

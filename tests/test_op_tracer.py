@@ -101,7 +101,11 @@ def test_inputs_are_those_of_the_moment_of_the_call():
         x.sin()
         x.t_()
         x.sin()
-    assert [record.inputs[0].value.shape for record in trace] == [(2, 3), (2, 3), (3, 2)]
+    assert [record.inputs[0].value.shape for record in trace] == [
+        (2, 3),
+        (2, 3),
+        (3, 2),
+    ]
     assert trace[2].inputs[0].value.stride == (1, 3)
 
 
@@ -114,8 +118,11 @@ def test_the_same_tensor_has_the_same_id():
         y.cos()
         x.data = z
         x.exp()
-    t, sin, cos, exp = trace.find("aten::t")[0], *trace.filter(
-        lambda record: record.name in {"aten::sin", "aten::cos", "aten::exp"}
+    t, sin, cos, exp = (
+        trace.find("aten::t")[0],
+        *trace.filter(
+            lambda record: record.name in {"aten::sin", "aten::cos", "aten::exp"}
+        ),
     )
     assert t.outputs[0].id == cos.inputs[0].value.id != t.inputs[0].value.id
     assert t.outputs[0].storage_id == t.inputs[0].value.storage_id
@@ -186,13 +193,17 @@ def test_names_detail_has_operator_phase_and_module():
     net.zero_grad()
     with trace_ops() as full:
         net(torch.ones(1, 4)).sum().backward()
-    key = [(each.name, each.overload, each.phase, each.module, each.forward_index) for each in full]
+    key = [
+        (each.name, each.overload, each.phase, each.module, each.forward_index)
+        for each in full
+    ]
     assert [
-        (each.name, each.overload, each.phase, each.module, each.forward_index) for each in names
+        (each.name, each.overload, each.phase, each.module, each.forward_index)
+        for each in names
     ] == key
-    assert {(each.inputs, each.outputs, each.source, each.start_ns) for each in names} == {
-        ((), None, None, None)
-    }
+    assert {
+        (each.inputs, each.outputs, each.source, each.start_ns) for each in names
+    } == {((), None, None, None)}
 
 
 # Modules
@@ -245,7 +256,11 @@ def test_a_module_with_two_names_in_one_owner_has_both():
     with trace_ops() as trace:
         net(torch.ones(1, 4))
     assert modules_of(trace, "aten::addmm") == ["a.0|b.0"]
-    assert len(trace.in_module("a.*")) == len(trace.in_module("b.0")) == len(trace.in_module("?.0"))
+    assert (
+        len(trace.in_module("a.*"))
+        == len(trace.in_module("b.0"))
+        == len(trace.in_module("?.0"))
+    )
     assert len(trace.in_module("b.0")) > 0
 
 
@@ -336,7 +351,9 @@ def test_a_backward_call_has_the_line_of_backward():
     with trace_ops() as trace:
         y = x.sin().sum()
         y.backward()  # the line of backward
-    assert {each.source.line for each in trace.backward} == {line_of("# the line of backward")}
+    assert {each.source.line for each in trace.backward} == {
+        line_of("# the line of backward")
+    }
 
 
 def test_lines_of_code_without_a_file_are_kept():
@@ -358,7 +375,10 @@ def test_regions_nest_and_are_inherited_by_backward():
         z.sum().backward()
     assert trace.find("aten::sin")[0].regions == ("outer",)
     assert trace.in_region("inner").forward.names == ("aten::cos",)
-    assert trace.in_region("inner").backward.find("aten::mul*")[0].regions == ("outer", "inner")
+    assert trace.in_region("inner").backward.find("aten::mul*")[0].regions == (
+        "outer",
+        "inner",
+    )
     assert trace.find("aten::sum")[0].regions == ()
 
 
@@ -396,7 +416,7 @@ def test_each_backward_call_names_its_forward_call():
 
 
 def test_a_node_named_without_forward_is_linked():
-    """torch leaves "forward" out of the node of nll_loss_forward."""
+    """The node of nll_loss_forward has no "forward" in its name."""
     x = torch.randn(2, 3, requires_grad=True)
     with trace_ops() as trace:
         nn.functional.cross_entropy(x, torch.tensor([0, 1])).backward()
@@ -589,8 +609,12 @@ def test_a_custom_function_is_seen_from_the_inside():
     with trace_ops() as trace:
         Square.apply(x).sum().backward()
     inside = [each for each in trace if each.autograd_node == "SquareBackward"]
-    assert [each.name for each in inside if each.name == "aten::mul"] == ["aten::mul"] * 2
-    assert {each.forward_index for each in inside} == {trace.find("aten::pow*")[0].index}
+    assert [each.name for each in inside if each.name == "aten::mul"] == [
+        "aten::mul"
+    ] * 2
+    assert {each.forward_index for each in inside} == {
+        trace.find("aten::pow*")[0].index
+    }
     assert inside[0].source.function.endswith("backward")
 
 

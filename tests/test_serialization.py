@@ -45,9 +45,9 @@ specs = st.builds(
     id=st.one_of(st.none(), st.integers()),
     subclass=st.one_of(st.none(), text),
     flags=st.tuples(text),
-    inner=st.lists(
-        st.builds(Argument, name=text, value=st.integers()), max_size=2
-    ).map(tuple),
+    inner=st.lists(st.builds(Argument, name=text, value=st.integers()), max_size=2).map(
+        tuple
+    ),
 )
 values = st.recursive(
     st.one_of(
@@ -72,7 +72,11 @@ records = st.builds(
     parent=st.one_of(st.none(), st.integers()),
     inputs=st.lists(
         st.builds(
-            Argument, name=text, value=values, default=st.booleans(), written=st.booleans()
+            Argument,
+            name=text,
+            value=values,
+            default=st.booleans(),
+            written=st.booleans(),
         ),
         max_size=3,
     ).map(tuple),
@@ -82,7 +86,8 @@ records = st.builds(
     compiled=st.one_of(st.none(), st.booleans()),
     regions=st.lists(text, max_size=2).map(tuple),
     source=st.one_of(
-        st.none(), st.builds(SourceLocation, file=text, line=st.integers(), function=text)
+        st.none(),
+        st.builds(SourceLocation, file=text, line=st.integers(), function=text),
     ),
     keys=st.one_of(st.none(), st.lists(text, max_size=2).map(tuple)),
     path=st.lists(
@@ -97,7 +102,11 @@ records = st.builds(
 def test_every_record_reads_back(record, label, notes, tmp_path):
     """Whatever the fields hold: infinities, odd text, nested lists."""
     trace = OpTrace(
-        records=(record,), environment=ENVIRONMENT, label=label, notes=notes, engine="dispatcher"
+        records=(record,),
+        environment=ENVIRONMENT,
+        label=label,
+        notes=notes,
+        engine="dispatcher",
     )
     save(trace, tmp_path / "trace.jsonl")
     # By text: not-a-number is not equal to itself.
@@ -162,22 +171,47 @@ def changed(line, **fields):
         (lambda lines: [], "is not a trace"),
         (lambda lines: ["hello\n"], "is not a trace"),
         (lambda lines: ["[1]\n"], "is not a trace"),
-        (lambda lines: [changed(lines[0], schema="other"), *lines[1:]], "is not a trace"),
+        (
+            lambda lines: [changed(lines[0], schema="other"), *lines[1:]],
+            "is not a trace",
+        ),
         (lambda lines: [changed(lines[0], version="2.0"), *lines[1:]], "newer release"),
-        (lambda lines: [changed(lines[0], version="x"), *lines[1:]], "damaged in line 1"),
+        (
+            lambda lines: [changed(lines[0], version="x"), *lines[1:]],
+            "damaged in line 1",
+        ),
         (lambda lines: [changed(lines[0], label=3), *lines[1:]], "damaged in line 1"),
-        (lambda lines: [changed(lines[0], environment=None), *lines[1:]], "damaged in line 1"),
+        (
+            lambda lines: [changed(lines[0], environment=None), *lines[1:]],
+            "damaged in line 1",
+        ),
         (lambda lines: lines[:-1], "cut off after 2 records"),
         (lambda lines: lines[:2], "cut off after 1 records"),
         (lambda lines: [*lines[:2], lines[2][:9]], "cut off after 1 records"),
         (lambda lines: [lines[0], lines[1], lines[3]], "1 are there"),
         (lambda lines: [*lines, lines[1]], "something follows"),
-        (lambda lines: [lines[0], "{]\n", *lines[2:]], "damaged in line 2: it is no JSON"),
-        (lambda lines: [lines[0], changed(lines[1], index="0"), *lines[2:]], "damaged in line 2"),
-        (lambda lines: [lines[0], changed(lines[1], colour="red"), *lines[2:]], "damaged in line 2"),
-        (lambda lines: [lines[0], changed(lines[1], phase="odd"), *lines[2:]], "damaged in line 2"),
         (
-            lambda lines: [lines[0], changed(lines[1], outputs=[{"nothing": 1}]), *lines[2:]],
+            lambda lines: [lines[0], "{]\n", *lines[2:]],
+            "damaged in line 2: it is no JSON",
+        ),
+        (
+            lambda lines: [lines[0], changed(lines[1], index="0"), *lines[2:]],
+            "damaged in line 2",
+        ),
+        (
+            lambda lines: [lines[0], changed(lines[1], colour="red"), *lines[2:]],
+            "damaged in line 2",
+        ),
+        (
+            lambda lines: [lines[0], changed(lines[1], phase="odd"), *lines[2:]],
+            "damaged in line 2",
+        ),
+        (
+            lambda lines: [
+                lines[0],
+                changed(lines[1], outputs=[{"nothing": 1}]),
+                *lines[2:],
+            ],
             "damaged in line 2",
         ),
         (lambda lines: [lines[0], '{"index": 0}\n', *lines[2:]], "damaged in line 2"),
@@ -198,7 +232,9 @@ def test_a_newer_minor_version_is_read(lines):
     """Fields that this release does not know are left out."""
     good, path = lines
     path.write_text(
-        "".join([changed(good[0], version="1.7"), changed(good[1], colour="red"), *good[2:]])
+        "".join(
+            [changed(good[0], version="1.7"), changed(good[1], colour="red"), *good[2:]]
+        )
     )
     assert load(path).names == ("aten::op0", "aten::op1")
 
@@ -221,8 +257,9 @@ def test_files_that_cannot_be_opened_are_told_of(tmp_path):
     (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(RecordError, match="not a text file"):
         load(tmp_path / "bytes")
-    with pytest.raises(UsageError, match="cannot be written"), trace_ops(
-        sink=tmp_path / "no" / "trace.jsonl"
+    with (
+        pytest.raises(UsageError, match="cannot be written"),
+        trace_ops(sink=tmp_path / "no" / "trace.jsonl"),
     ):
         pass
 
@@ -317,7 +354,9 @@ def test_a_sink_that_fails_stops_the_recording_and_not_the_program(tmp_path):
         work(6000)
         result = torch.ones(2).tolist()
     assert result == [1.0, 1.0]
-    assert any("could not be written" in note or "not whole" in note for note in trace.notes)
+    assert any(
+        "could not be written" in note or "not whole" in note for note in trace.notes
+    )
 
 
 def test_a_trace_whose_file_was_written_again_says_so(tmp_path):

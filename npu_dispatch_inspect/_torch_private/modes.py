@@ -168,7 +168,9 @@ def _codes_of(module: Any) -> Iterator[CodeType]:
         if isinstance(each, (staticmethod, classmethod)):
             each = each.__func__
         # A context manager's function is wrapped in one of the library's.
-        code = getattr(inspect.unwrap(each) if callable(each) else each, "__code__", each)
+        code = getattr(
+            inspect.unwrap(each) if callable(each) else each, "__code__", each
+        )
         if isinstance(code, CodeType):
             yield code
             pending.extend(code.co_consts)

@@ -120,7 +120,9 @@ class Builder:
             parent=None if parent < 0 else parent,
             depth=depth,
             inputs=self._inputs(op, args, kwargs),
-            outputs=None if error or args is None or not end else self._outputs(outputs),
+            outputs=None
+            if error or args is None or not end
+            else self._outputs(outputs),
             phase=_phase(node, marks, scope.step),
             root=self._root(owner.root),
             module=owner.path,
@@ -355,9 +357,7 @@ def _phase(node: Any, marks: int, step: int) -> Phase:
         return Phase.OPTIMIZER if step & STEP_IN_BACKWARD else Phase.BACKWARD
     # What a closure computes inside the step of one of torch's optimizers is
     # not the optimizer's work.
-    if step and (
-        not step & TORCH_STEP or marks & (_frames.OPTIMIZER | _frames.OTHER)
-    ):
+    if step and (not step & TORCH_STEP or marks & (_frames.OPTIMIZER | _frames.OTHER)):
         return Phase.OPTIMIZER
     if marks & _frames.OTHER:
         return Phase.OTHER

@@ -252,7 +252,10 @@ def _odd_tensor(
     read("shape", lambda: tuple(map(_size, tensor.shape)))
     read("layout", lambda: tensor.layout)
     read("requires_grad", lambda: tensor.requires_grad)
-    if not getattr(tensor, "is_nested", False) and fields.get("layout") is torch.strided:
+    if (
+        not getattr(tensor, "is_nested", False)
+        and fields.get("layout") is torch.strided
+    ):
         read("stride", lambda: tuple(map(_size, tensor.stride())))
         read("offset", lambda: _size(tensor.storage_offset()))
         read(
@@ -269,9 +272,11 @@ def _odd_tensor(
                 flags.append(flag)
         except Exception:  # noqa: BLE001
             unknown.append(flag)
-    for flag in ("is_quantized", "is_nested"):
-        if getattr(tensor, flag, False) is True:
-            flags.append(flag[3:])
+    flags.extend(
+        flag
+        for flag in ("quantized", "nested")
+        if getattr(tensor, f"is_{flag}", False) is True
+    )
     kind = type(tensor)
     if kind is not torch.Tensor:
         fields["subclass"] = kind.__name__

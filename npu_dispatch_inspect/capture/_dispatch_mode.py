@@ -137,7 +137,11 @@ def _dispatcher(recorder: Recorder) -> Any:
             args = tuple(_Branch.of(each, mode, token) for each in args)
             return op(*args, **kwargs)
         # A mode of somebody else's has its own way with a subclass.
-        if not types or not modes.opens_subclass(types) or modes.other_modes(_TracerMode):
+        if (
+            not types
+            or not modes.opens_subclass(types)
+            or modes.other_modes(_TracerMode)
+        ):
             return op(*args, **kwargs)
         thread = threading.get_ident()
         waiting = _waiting.setdefault(thread, [])

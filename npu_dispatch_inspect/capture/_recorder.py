@@ -178,15 +178,27 @@ class Recorder:
     # they are written out, not shared, because a call costs as much as the rest.
 
     def _full(self, nesting: bool) -> tuple[Any, Any, Any]:  # noqa: FBT001
-        threads, limit, room, spill = self._threads, self._limit, self._room, self._spill
+        threads, limit, room, spill = (
+            self._threads,
+            self._limit,
+            self._room,
+            self._spill,
+        )
         number, scope_of = count(), current_scopes.get
         walk, walk_backward = self.sites.walk, self.sites.walk_backward
         describe = describer()
         add_values, describe_value = describe.values, describe.value
         describe_tensor, plain_tensor = describe.tensor, torch.Tensor
-        graph_task, autograd_node = modes.current_graph_task, modes.current_autograd_node
+        graph_task, autograd_node = (
+            modes.current_graph_task,
+            modes.current_autograd_node,
+        )
         sequence_number, function_modes = modes.sequence_number, modes.function_modes
-        get_ident, get_frame, clock = threading.get_ident, sys._getframe, perf_counter_ns
+        get_ident, get_frame, clock = (
+            threading.get_ident,
+            sys._getframe,
+            perf_counter_ns,
+        )
         intern = sys.intern
 
         def begin(op: Any, args: Any, kwargs: Any, keyset: Any = None) -> Token | None:
@@ -309,11 +321,19 @@ class Recorder:
         return begin, end, fail
 
     def _names(self, nesting: bool) -> tuple[Any, Any, Any]:  # noqa: FBT001
-        threads, limit, room, spill = self._threads, self._limit, self._room, self._spill
+        threads, limit, room, spill = (
+            self._threads,
+            self._limit,
+            self._room,
+            self._spill,
+        )
         number, scope_of = count(), current_scopes.get
         walk, walk_backward = self.sites.walk, self.sites.walk_backward
         engine, kinds = self.sites.engine, self.sites.kinds
-        graph_task, autograd_node = modes.current_graph_task, modes.current_autograd_node
+        graph_task, autograd_node = (
+            modes.current_graph_task,
+            modes.current_autograd_node,
+        )
         sequence_number = modes.sequence_number
         get_ident, get_frame, intern = threading.get_ident, sys._getframe, sys.intern
 

@@ -81,7 +81,9 @@ class OpenModule:
 
     __slots__ = ("module", "path", "site", "transparent")
 
-    def __init__(self, module: torch.nn.Module, path: str, *, transparent: bool) -> None:
+    def __init__(
+        self, module: torch.nn.Module, path: str, *, transparent: bool
+    ) -> None:
         self.module = module
         self.path = path
         self.transparent = transparent
@@ -159,9 +161,7 @@ module_call = _tracked_call.__code__
 """Code of the function that stands for `Module.__call__` while a tracer is active."""
 
 
-def _enter(
-    module: torch.nn.Module, outer: Scope, opened: list[OpenModule]
-) -> Scope:
+def _enter(module: torch.nn.Module, outer: Scope, opened: list[OpenModule]) -> Scope:
     in_engine = outer.in_engine or modes.current_graph_task() != -1
     key = (outer, id(module), in_engine)
     known = _known.get(key)
@@ -247,7 +247,9 @@ def _path(
 
 def _join(prefix: str, names: list[str]) -> str:
     return "|".join(
-        f"{each}.{name}" if each else name for each in prefix.split("|") for name in names
+        f"{each}.{name}" if each else name
+        for each in prefix.split("|")
+        for name in names
     )
 
 

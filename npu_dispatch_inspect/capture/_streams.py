@@ -224,7 +224,7 @@ class Stream:
         while view:
             try:
                 view = view[os.write(self.original, view) :]
-            except BlockingIOError:  # noqa: PERF203 - one try for each write
+            except BlockingIOError:
                 select.select([], [self.original], [])
             except OSError as error:
                 self.problems.append(

@@ -43,9 +43,7 @@ MAX_ITEMS = 4
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns aligned to the left, two spaces apart, no trailing spaces."""
     cut = [[_cut(cell) for cell in row] for row in rows]
-    widths = [
-        max(map(len, column)) for column in zip(header, *cut, strict=True)
-    ]
+    widths = [max(map(len, column)) for column in zip(header, *cut, strict=True)]
     return "\n".join(
         "  ".join(
             cell.ljust(width) for cell, width in zip(row, widths, strict=True)
@@ -118,7 +116,9 @@ def op_table(trace: OpTrace, *, max_rows: int | None = None) -> str:
     if max_rows is not None:
         head, tail = max_rows, 0
     hidden = max(0, len(records) - head - tail)
-    shown = records if not hidden else (*records[:head], *records[len(records) - tail :])
+    shown = (
+        records if not hidden else (*records[:head], *records[len(records) - tail :])
+    )
     header = ("#", "phase", "operator", "inputs -> outputs", "module", "line")
     lines = table(header, [_row(each) for each in shown]).split("\n")
     if hidden:

@@ -107,9 +107,7 @@ class Constant:
         return self.text
 
 
-Value: TypeAlias = (
-    "bool | int | float | complex | str | TensorSpec | Constant | tuple[Value, ...] | None"
-)
+Value: TypeAlias = "bool | int | float | complex | str | TensorSpec | Constant | tuple[Value, ...] | None"
 """What an argument or a result can be."""
 
 

@@ -317,9 +317,11 @@ class OpTrace(Sequence[OpRecord]):
             else:
                 exact.update(each)
         return self.filter(
-            lambda record: record.name not in exact
-            and record.qualified_name not in exact
-            and not any(_matches(record, pattern) for pattern in patterns)
+            lambda record: (
+                record.name not in exact
+                and record.qualified_name not in exact
+                and not any(_matches(record, pattern) for pattern in patterns)
+            )
         )
 
     def find(self, name: str) -> OpTrace:
