@@ -55,18 +55,32 @@ def add_traces(item: pytest.Item, report: pytest.TestReport) -> None:
 
 def _section(trace: Any) -> tuple[str, str]:
     """Title and text; a trace that cannot be shown must not hide the failure."""
-    kind = "npu log" if hasattr(trace, "launches") else "op trace"
-    label = f" ({trace.label})" if trace.label else ""
+    kind = _kind(trace)
+    name = getattr(trace, "label", None)
+    label = f" ({name})" if name else ""
     try:
         return f"Captured {kind}{label}", "\n".join(_lines(trace))
     except Exception as error:  # noqa: BLE001 - said in its place
         return f"Captured {kind}", f"cannot be shown: {type(error).__name__}: {error}"
 
 
+def _kind(trace: Any) -> str:
+    # By what they have: importing the classes would import torch's part.
+    if hasattr(trace, "chains"):
+        return "dispatch report"
+    return "npu log" if hasattr(trace, "launches") else "op trace"
+
+
 def _lines(trace: Any) -> Iterator[str]:
     from npu_dispatch_inspect.display.text import environment_line, op_table
 
-    if hasattr(trace, "launches"):
+    kind = _kind(trace)
+    if kind == "dispatch report":
+        # Its first line says where it was made.
+        rows = len(trace.chains) if SETTINGS.rows is None else SETTINGS.rows
+        yield trace.to_text(max_chains=rows)
+        return
+    if kind == "npu log":
         records = trace.records
         shown = records if SETTINGS.rows is None else records[: SETTINGS.rows]
         yield from (each.text.rstrip("\r\n") for each in shown)
@@ -98,7 +112,13 @@ def _save(traces: list[Any], item: pytest.Item, folder: str) -> Iterator[str]:
 
 
 def _write(trace: Any, path: Path) -> str:
-    if hasattr(trace, "launches"):
+    kind = _kind(trace)
+    if kind == "dispatch report":
+        from npu_dispatch_inspect.report_file import save_report
+
+        path = path.with_name(f"{path.name}.report.jsonl")
+        save_report(trace, path)
+    elif kind == "npu log":
         # The lines as they came: what the library reads back as it does any log.
         path = path.with_name(f"{path.name}.log")
         text = "".join(each.text for each in trace.records)

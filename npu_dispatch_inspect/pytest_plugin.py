@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Generator
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
@@ -20,9 +20,12 @@ from npu_dispatch_inspect import _pytest_reports as reports
 from npu_dispatch_inspect.assertions._settings import SETTINGS, Settings
 
 if TYPE_CHECKING:
+    from npu_dispatch_inspect.capture.inspector import DispatchInspector
     from npu_dispatch_inspect.capture.logs import LogCapture
     from npu_dispatch_inspect.capture.ops import OpTracer
     from npu_dispatch_inspect.traces.tables import DispatchTable
+
+C = TypeVar("C")
 
 STAND_IN_VARIABLE = "NPU_DISPATCH_INSPECT_STANDIN"
 
@@ -189,15 +192,24 @@ def npu_log_capture(request: pytest.FixtureRequest) -> Callable[..., LogCapture]
     _need_torch("npu_log_capture")
     from npu_dispatch_inspect.capture.logs import LogCapture
 
-    traces = reports.traces_of(request.node)
+    return _keeping(LogCapture, request.node)
 
-    class KeptCapture(LogCapture):
-        def __enter__(self) -> Any:
-            trace = super().__enter__()
-            traces.append(trace)
-            return trace
 
-    return KeptCapture
+@pytest.fixture
+def dispatch_inspector(
+    request: pytest.FixtureRequest,
+) -> Callable[..., DispatchInspector]:
+    """Inspectors whose reports are shown if the test fails.
+
+    Use it as `DispatchInspector`::
+
+        with dispatch_inspector() as seen:
+            ...
+    """
+    _need_torch("dispatch_inspector")
+    from npu_dispatch_inspect.capture.inspector import DispatchInspector
+
+    return _keeping(DispatchInspector, request.node)
 
 
 @pytest.fixture(scope="session")
@@ -210,19 +222,23 @@ def dispatch_table() -> DispatchTable:
 
 
 def _tracer_class(item: pytest.Item) -> Callable[..., OpTracer]:
-    """`OpTracer`, with every trace kept for the report."""
     _need_torch("op_tracer")
     from npu_dispatch_inspect.capture.ops import OpTracer
 
+    return _keeping(OpTracer, item)
+
+
+def _keeping(capture: type[C], item: pytest.Item) -> Callable[..., C]:
+    """A capture's class, with everything it makes kept for the test's report."""
     traces = reports.traces_of(item)
 
-    class KeptTracer(OpTracer):
+    class Kept(capture):  # type: ignore[misc, valid-type]
         def __enter__(self) -> Any:
             trace = super().__enter__()
             traces.append(trace)
             return trace
 
-    return KeptTracer
+    return Kept
 
 
 def _need_torch(fixture: str) -> None:

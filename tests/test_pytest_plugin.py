@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from npu_dispatch_inspect import OpTrace, load
+from npu_dispatch_inspect import OpTrace, load, load_report
 from npu_dispatch_inspect._pytest_reports import _save
 from tests.training_trace import HERE
 
@@ -78,6 +78,32 @@ def section(result, title):
             break
         body.append(each)
     return body
+
+
+def test_report_of_a_failing_test_is_a_section_and_a_file(pytester, run, tmp_path):
+    """dispatch_inspector shows and saves the report of a failing test only."""
+    pytester.makepyfile("""
+        import torch
+
+        def test_fails(dispatch_inspector):
+            with dispatch_inspector("scaled") as seen:
+                torch.nn.functional.linear(torch.ones(1, 2), torch.ones(3, 2))
+            assert [node.op.name for node in seen.find("aten::bmm")]
+
+        def test_passes(dispatch_inspector):
+            with dispatch_inspector() as seen:
+                torch.ones(2).sin()
+            assert seen.find("aten::sin")
+    """)
+    result = run(f"--npu-inspect-save={tmp_path}")
+    result.assert_outcomes(passed=1, failed=1)
+    shown = section(result, "Captured dispatch report")
+    assert shown[0].startswith("device: cpu · torch ")
+    assert any("aten::linear" in line for line in shown)
+    assert "aten::sin" not in text_of(result)
+    (saved,) = tmp_path.glob("*.report.jsonl")
+    assert "test_fails" in saved.name
+    assert load_report(saved).find("aten::linear")
 
 
 def test_trace_of_a_failing_test_is_a_section(pytester, run):
@@ -249,7 +275,12 @@ def test_markers_and_options_are_documented(run):
     for each in ("forbid_ops(", "max_ops(", "no_cpu_fallback:", "requires_npu("):
         assert f"@pytest.mark.{each}" in markers
     fixtures = text_of(run("--fixtures"))
-    for each in ("op_tracer", "npu_log_capture", "dispatch_table [session scope]"):
+    for each in (
+        "op_tracer",
+        "npu_log_capture",
+        "dispatch_inspector",
+        "dispatch_table [session scope]",
+    ):
         assert f"\n{each} -- " in fixtures
     shown = text_of(run("--help"))
     for each in ("stand-in", "trace={off,failed,all}", "save=DIR"):
