@@ -113,7 +113,8 @@ def _lines(report: DispatchReport) -> Iterator[str]:
     trace, logs = report.trace, report.logs
     told = None
     if logs is not None:
-        plain: Any = logs.__reduce__()[1]
+        # As it was given: the property `incomplete` adds what the records tell.
+        plain: Any = logs._key()
         log_lines, environment, label, incomplete, missing = plain
         told = {
             "records": len(log_lines),

@@ -7,7 +7,7 @@ import fnmatch
 import importlib
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 from npu_dispatch_inspect.records import (
     AclnnRecord,
@@ -21,25 +21,16 @@ from npu_dispatch_inspect.records import (
     OpPluginCall,
     TaskRecord,
 )
+from npu_dispatch_inspect.traces._deferred import Deferred
 from npu_dispatch_inspect.traces._queue import pair_tasks
 from npu_dispatch_inspect.traces.log_summary import LogSummary, summarize
 
-__all__ = ["LogSource", "LogTrace"]
+__all__ = ["LogTrace"]
 
 R = TypeVar("R", bound=LogRecord)
 
 
-class LogSource(Protocol):
-    """A block that is still being captured, or whose records are not built yet."""
-
-    finished: bool
-    """True once the block has ended: the records will not change again."""
-
-    def snapshot(self) -> LogTrace:
-        """What has been captured so far, as a trace of its own."""
-
-
-class LogTrace(Sequence[LogRecord]):
+class LogTrace(Deferred, Sequence[LogRecord]):
     """Log records in the order in which they were written.
 
     A slice or a query gives a smaller trace whose records keep the index they
@@ -56,15 +47,10 @@ class LogTrace(Sequence[LogRecord]):
         missing: why lines that one might expect were not printed.
     """
 
-    __slots__ = (
-        "_environment",
-        "_incomplete",
-        "_label",
-        "_missing",
-        "_records",
-        "_source",
-        "_tasks",
-    )
+    _fields = ("_records", "_environment", "_label", "_incomplete", "_missing")
+    __slots__ = (*_fields, "_tasks")
+    _tasks: tuple[TaskRecord, ...]
+    """Made of the records when somebody asks."""
 
     def __init__(
         self,
@@ -80,16 +66,7 @@ class LogTrace(Sequence[LogRecord]):
         self._label = label
         self._incomplete = incomplete
         self._missing = missing
-        self._source: LogSource | None = None
-        self._tasks: tuple[TaskRecord, ...] | None = None
-
-    @classmethod
-    def of_source(cls, source: LogSource) -> LogTrace:
-        """A trace that asks ``source`` when somebody looks."""
-        trace = cls.__new__(cls)
-        trace._source = source
-        trace._tasks = None
-        return trace
+        self._source = None
 
     @classmethod
     def from_file(
@@ -112,19 +89,6 @@ class LogTrace(Sequence[LogRecord]):
         package: Any = importlib.import_module(__name__.partition(".")[0])
         trace: LogTrace = package.read_logs(path, progress=progress)
         return trace
-
-    def _now(self) -> LogTrace:
-        """Self once the records are here for good, else a snapshot."""
-        source = self._source
-        if source is None:
-            return self
-        finished = source.finished
-        snapshot = source.snapshot()
-        if not finished:
-            return snapshot
-        for name in self.__slots__:
-            setattr(self, name, getattr(snapshot, name))
-        return self
 
     def _with(self, records: Iterable[LogRecord]) -> LogTrace:
         now = self._now()
@@ -182,30 +146,6 @@ class LogTrace(Sequence[LogRecord]):
         """Why lines that one might expect were not printed."""
         return self._now()._missing
 
-    def _key(self) -> tuple[object, ...]:
-        now = self._now()
-        return (
-            now._records,
-            now._environment,
-            now._label,
-            now._incomplete,
-            now._missing,
-        )
-
-    def __eq__(self, other: object) -> bool:
-        """Equal in every field."""
-        if not isinstance(other, LogTrace):
-            return NotImplemented
-        return self._key() == other._key()
-
-    def __hash__(self) -> int:
-        """By value, as equality."""
-        return hash(self._key())
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """Pickled and copied as the plain value that it is by now."""
-        return (_rebuild, self._key())
-
     @overload
     def __getitem__(self, key: int) -> LogRecord: ...
 
@@ -260,9 +200,10 @@ class LogTrace(Sequence[LogRecord]):
     def tasks(self) -> tuple[TaskRecord, ...]:
         """The tasks of the queue, from the lines of both threads."""
         now = self._now()
-        if now._tasks is None:
-            now._tasks = pair_tasks(now._records)
-        return now._tasks
+        found = getattr(now, "_tasks", None)
+        if found is None:
+            found = now._tasks = pair_tasks(now._records)
+        return found
 
     @property
     def unknown(self) -> tuple[LogRecord, ...]:
@@ -340,19 +281,3 @@ class LogTrace(Sequence[LogRecord]):
 
 def _matches(text: str | None, pattern: str) -> bool:
     return text is not None and fnmatch.fnmatchcase(text, pattern)
-
-
-def _rebuild(
-    records: tuple[LogRecord, ...],
-    environment: Environment | None,
-    label: str | None,
-    incomplete: tuple[str, ...],
-    missing: tuple[MissingReason, ...],
-) -> LogTrace:
-    return LogTrace(
-        records=records,
-        environment=environment,
-        label=label,
-        incomplete=incomplete,
-        missing=missing,
-    )

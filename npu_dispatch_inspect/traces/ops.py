@@ -6,7 +6,7 @@ from __future__ import annotations
 import fnmatch
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Protocol, overload
+from typing import overload
 
 from attrs import frozen
 
@@ -18,8 +18,9 @@ from npu_dispatch_inspect.records import (
     TensorSpec,
     tensors_in,
 )
+from npu_dispatch_inspect.traces._deferred import Deferred
 
-__all__ = ["CallNode", "Flow", "OpTrace", "TraceSource"]
+__all__ = ["CallNode", "Flow", "OpTrace"]
 
 
 @frozen(kw_only=True)
@@ -48,17 +49,7 @@ class Flow:
     call had overwritten it."""
 
 
-class TraceSource(Protocol):
-    """A block that is still being traced, or whose records are not built yet."""
-
-    finished: bool
-    """True once the block has ended: the records will not change again."""
-
-    def snapshot(self) -> OpTrace:
-        """What has been recorded so far, as a trace of its own."""
-
-
-class OpTrace(Sequence[OpRecord]):
+class OpTrace(Deferred, Sequence[OpRecord]):
     """Operator calls in the order in which they began.
 
     A slice or a query gives a smaller trace whose records keep the index they
@@ -79,14 +70,13 @@ class OpTrace(Sequence[OpRecord]):
         notes: what this trace could not see, a sentence each.
     """
 
-    __slots__ = (
-        "_engine",
-        "_environment",
-        "_label",
-        "_notes",
+    _fields = __slots__ = (
         "_records",
-        "_source",
+        "_environment",
+        "_engine",
+        "_label",
         "_truncated",
+        "_notes",
     )
 
     def __init__(
@@ -105,30 +95,7 @@ class OpTrace(Sequence[OpRecord]):
         self._label = label
         self._truncated = truncated
         self._notes = notes
-        self._source: TraceSource | None = None
-
-    @classmethod
-    def of_source(cls, source: TraceSource) -> OpTrace:
-        """A trace that asks ``source`` when somebody looks."""
-        trace = cls.__new__(cls)
-        trace._source = source
-        return trace
-
-    def _now(self) -> OpTrace:
-        """Self once the records are here for good, else a snapshot."""
-        source = self._source
-        if source is None:
-            return self
-        finished = source.finished
-        snapshot = source.snapshot()
-        if not finished:
-            return snapshot
-        for name in self.__slots__:
-            if name != "_source":
-                setattr(self, name, getattr(snapshot, name))
-        # Last: another thread may be looking as well.
         self._source = None
-        return self
 
     def _with(self, records: Iterable[OpRecord]) -> OpTrace:
         now = self._now()
@@ -170,31 +137,6 @@ class OpTrace(Sequence[OpRecord]):
     def notes(self) -> tuple[str, ...]:
         """What this trace could not see, a sentence each."""
         return self._now()._notes
-
-    def _key(self) -> tuple[object, ...]:
-        now = self._now()
-        return (
-            now._records,
-            now._environment,
-            now._engine,
-            now._label,
-            now._truncated,
-            now._notes,
-        )
-
-    def __eq__(self, other: object) -> bool:
-        """Equal in every field, never equal to a list of names."""
-        if not isinstance(other, OpTrace):
-            return NotImplemented
-        return self._key() == other._key()
-
-    def __hash__(self) -> int:
-        """By value, as equality."""
-        return hash(self._key())
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """Pickled and copied as the plain value that it is by now."""
-        return (_rebuild, self._key())
 
     @overload
     def __getitem__(self, key: int) -> OpRecord: ...
@@ -425,22 +367,4 @@ def _any_matches(names: Iterable[str], pattern: str) -> bool:
 def _matches(record: OpRecord, pattern: str) -> bool:
     return fnmatch.fnmatchcase(record.name, pattern) or fnmatch.fnmatchcase(
         f"{record.name}.{record.overload}", pattern
-    )
-
-
-def _rebuild(
-    records: tuple[OpRecord, ...],
-    environment: Environment,
-    engine: str,
-    label: str | None,
-    truncated: bool,  # noqa: FBT001 - called by pickle, by position
-    notes: tuple[str, ...],
-) -> OpTrace:
-    return OpTrace(
-        records=records,
-        environment=environment,
-        engine=engine,
-        label=label,
-        truncated=truncated,
-        notes=notes,
     )

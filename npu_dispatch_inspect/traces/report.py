@@ -6,7 +6,6 @@ from __future__ import annotations
 import fnmatch
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Protocol
 
 from attrs import frozen
 
@@ -25,11 +24,12 @@ from npu_dispatch_inspect.records.chains import (
     Verdict,
 )
 from npu_dispatch_inspect.traces._copies import Copy, copies_in
+from npu_dispatch_inspect.traces._deferred import Deferred
 from npu_dispatch_inspect.traces._ways import launched, matches, near, way
 from npu_dispatch_inspect.traces.logs import LogTrace
 from npu_dispatch_inspect.traces.ops import OpTrace
 
-__all__ = ["Copy", "DispatchReport", "Failure", "ModuleShare", "ReportSource"]
+__all__ = ["Copy", "DispatchReport", "Failure", "ModuleShare"]
 
 
 @frozen(kw_only=True)
@@ -43,16 +43,7 @@ class ModuleShare:
     verdicts: Counter[Verdict]
 
 
-class ReportSource(Protocol):
-    """A block that is being inspected, or whose report is not built yet."""
-
-    finished: bool
-
-    def snapshot(self) -> DispatchReport:
-        """What has been seen so far, as a report of its own."""
-
-
-class DispatchReport:
+class DispatchReport(Deferred):
     """What a block ran, from the module down to the queue task.
 
     Inside the block the report shows what has been seen so far; afterwards it is
@@ -69,15 +60,14 @@ class DispatchReport:
         notes: what this report could not see, a sentence each.
     """
 
-    __slots__ = (
+    _fields = __slots__ = (
         "_chains",
+        "_trace",
+        "_logs",
         "_failure",
         "_logger_calls",
-        "_logs",
         "_native_calls",
         "_notes",
-        "_source",
-        "_trace",
     )
 
     def __init__(
@@ -98,56 +88,7 @@ class DispatchReport:
         self._logger_calls = logger_calls
         self._native_calls = native_calls
         self._notes = notes
-        self._source: ReportSource | None = None
-
-    @classmethod
-    def of_source(cls, source: ReportSource) -> DispatchReport:
-        """A report that asks ``source`` when somebody looks."""
-        report = cls.__new__(cls)
-        report._source = source
-        return report
-
-    def _now(self) -> DispatchReport:
-        """Self once the block has ended, else what has been seen so far."""
-        source = self._source
-        if source is None:
-            return self
-        finished = source.finished
-        snapshot = source.snapshot()
-        if not finished:
-            return snapshot
-        for name in self.__slots__:
-            if name != "_source":
-                setattr(self, name, getattr(snapshot, name))
-        # Last: another thread may be looking as well.
         self._source = None
-        return self
-
-    def _key(self) -> tuple[object, ...]:
-        now = self._now()
-        return (
-            now._chains,
-            now._trace,
-            now._logs,
-            now._failure,
-            now._logger_calls,
-            now._native_calls,
-            now._notes,
-        )
-
-    def __eq__(self, other: object) -> bool:
-        """Equal in every field."""
-        if not isinstance(other, DispatchReport):
-            return NotImplemented
-        return self._key() == other._key()
-
-    def __hash__(self) -> int:
-        """By value, as equality."""
-        return hash(self._key())
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """Pickled and copied as the plain value that it is by now."""
-        return (_rebuild, self._key())
 
     @property
     def chains(self) -> tuple[ChainNode, ...]:
@@ -363,26 +304,6 @@ class DispatchReport:
         now = self._now()
         calls = sum(1 for _ in now.nodes())
         return f"DispatchReport({calls} calls, {len(now.launches)} launches)"
-
-
-def _rebuild(
-    chains: tuple[ChainNode, ...],
-    trace: OpTrace,
-    logs: LogTrace | None,
-    failure: Failure | None,
-    logger_calls: int,
-    native_calls: tuple[NativeCall, ...] | None,
-    notes: tuple[str, ...],
-) -> DispatchReport:
-    return DispatchReport(
-        chains=chains,
-        trace=trace,
-        logs=logs,
-        failure=failure,
-        logger_calls=logger_calls,
-        native_calls=native_calls,
-        notes=notes,
-    )
 
 
 def _module(op: OpRecord, *, several: bool) -> str | None:
