@@ -328,6 +328,34 @@ class TestTrouble:
 
         assert len(before) == len(list(Path("/proc/self/fd").iterdir()))
 
+    def test_descriptors_are_closed_beside_older_children(self, stderr):
+        """A child that was there before a capture keeps nothing of it open."""
+        child = subprocess.Popen(
+            [sys.executable, "-c", "input()"], stdin=subprocess.PIPE
+        )
+        try:
+            self.test_descriptors_are_closed(stderr)
+        finally:
+            child.communicate(b"\n")
+
+    def test_descriptors_of_a_child_from_inside_are_closed_after_it(self, stderr):
+        """What a child of the block may still write to stays open until it has ended."""
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        with stderr:
+            reading = Reading()
+            reading.begin()
+            child = subprocess.Popen(
+                [sys.executable, "-c", "input()"], stdin=subprocess.PIPE
+            )
+            reading.end()
+            kept = len(list(Path("/proc/self/fd").iterdir()))
+            child.communicate(b"\n")
+            later = Reading()
+            later.begin()
+            later.end()
+        assert kept > before + 1  # one is the pipe to the child
+        assert len(list(Path("/proc/self/fd").iterdir())) == before
+
 
 def run(program, **environment):
     """Run a program of its own; what came to standard output and error."""

@@ -24,6 +24,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from npu_dispatch_inspect.capture._cerr import revive
@@ -124,6 +125,9 @@ class Stream:
         self.problems: list[str] = []
         self.passed = 0
         self.full = False
+        self.children_before = _children() - {0}
+        self.waiting: frozenset[int] = frozenset()
+        """Children from inside the blocks, which may still write to the file."""
         _flush()
         with tempfile.TemporaryFile(buffering=0) as file:
             # Above the three standard ones, also where those are closed.
@@ -171,7 +175,9 @@ class Stream:
         self._pass_on(last=True)
         if self.full:
             revive()
-        if _has_children():
+        # A child that was there before has another file as its standard error.
+        self.waiting = _children() - self.children_before
+        if self.waiting:
             _late.append(self)
         else:
             self.close()
@@ -355,22 +361,35 @@ def _same_file(first: int, second: int) -> bool:
         return False
 
 
-def _has_children() -> bool:
-    """Some process that this one started may still have the file open."""
+def _children() -> frozenset[int]:
+    """The processes that this one has started and that have not been waited for.
+
+    Where the system does not list them, 0 stands for them all.
+    """
+    found: set[int] = set()
+    listed = False
+    for task in Path("/proc/self/task").iterdir():
+        # A thread that ends meanwhile takes its list along; its children are
+        # then on that of another.
+        with contextlib.suppress(OSError):
+            found.update(map(int, (task / "children").read_text().split()))
+            listed = True
+    if listed:
+        return frozenset(found)
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except OSError:
-        return False
-    return True
+        return frozenset()
+    return frozenset({0})
 
 
 def _drain_late() -> None:
-    for stream in _late:
+    alive = _children() if _late else frozenset()
+    for stream in list(_late):
         stream.drain()
-    if not _has_children():
-        for stream in _late:
+        if not stream.waiting & alive:
             stream.close()
-        _late.clear()
+            _late.remove(stream)
 
 
 @atexit.register
