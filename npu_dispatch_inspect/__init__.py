@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from npu_dispatch_inspect.capture.logs import LogCapture, capture_logs
     from npu_dispatch_inspect.capture.ops import OpTracer, region, trace_ops
+    from npu_dispatch_inspect.comparison import Comparison, compare
     from npu_dispatch_inspect.dispatch_table.compare import compare_tables
     from npu_dispatch_inspect.dispatch_table.coverage import coverage
     from npu_dispatch_inspect.dispatch_table.dtypes import probe_dtypes
@@ -82,7 +83,18 @@ if TYPE_CHECKING:
         NativeCall,
         Verdict,
     )
+    from npu_dispatch_inspect.records.comparisons import Difference
     from npu_dispatch_inspect.records.coverage import Coverage
+    from npu_dispatch_inspect.records.graphs import (
+        CapturedGraph,
+        GraphBreak,
+        GraphFailure,
+        GraphInput,
+        GraphNode,
+        GraphOutput,
+        GraphStage,
+        SavedTensor,
+    )
     from npu_dispatch_inspect.records.paths import (
         BackendChoice,
         DtypeProbe,
@@ -99,6 +111,7 @@ if TYPE_CHECKING:
     from npu_dispatch_inspect.records.traced_registrations import RegistrationTrace
     from npu_dispatch_inspect.report_file import load_report, save_report
     from npu_dispatch_inspect.serialization import load, save
+    from npu_dispatch_inspect.traces.graphs import GraphSet
     from npu_dispatch_inspect.traces.log_summary import LogSummary
     from npu_dispatch_inspect.traces.logs import LogTrace
     from npu_dispatch_inspect.traces.ops import CallNode, Flow, OpTrace
@@ -113,12 +126,15 @@ _HOMES = {
     "Argument": "records",
     "BackendChoice": "records.paths",
     "CallNode": "traces.ops",
+    "CapturedGraph": "records.graphs",
     "ChainNode": "records.chains",
+    "Comparison": "comparison",
     "ComputedKernel": "records.registrations",
     "Constant": "records",
     "Copy": "traces.report",
     "Coverage": "records.coverage",
     "DETACH_OPS": "opsets",
+    "Difference": "records.comparisons",
     "DispatchInspector": "capture.inspector",
     "DispatchReport": "traces.report",
     "DispatchTable": "traces.tables",
@@ -129,6 +145,13 @@ _HOMES = {
     "Explanation": "records.paths",
     "Failure": "records.chains",
     "Flow": "traces.ops",
+    "GraphBreak": "records.graphs",
+    "GraphFailure": "records.graphs",
+    "GraphInput": "records.graphs",
+    "GraphNode": "records.graphs",
+    "GraphOutput": "records.graphs",
+    "GraphSet": "traces.graphs",
+    "GraphStage": "records.graphs",
     "InspectError": "errors",
     "KernelChoice": "records",
     "KernelRegistration": "records.registrations",
@@ -149,6 +172,7 @@ _HOMES = {
     "PredictedCall": "records.paths",
     "RecordError": "errors",
     "RegistrationTrace": "records.traced_registrations",
+    "SavedTensor": "records.graphs",
     "SourceLocation": "records",
     "StandInError": "errors",
     "TableChange": "records.table_changes",
@@ -174,6 +198,7 @@ _HOMES = {
     "assert_same_ops": "assertions.sequences",
     "calls_operator": "dispatch_table.explain",
     "capture_logs": "capture.logs",
+    "compare": "comparison",
     "compare_tables": "dispatch_table.compare",
     "coverage": "dispatch_table.coverage",
     "expect_ops": "assertions.blocks",
@@ -208,11 +233,14 @@ __all__ = [
     "Argument",
     "BackendChoice",
     "CallNode",
+    "CapturedGraph",
     "ChainNode",
+    "Comparison",
     "ComputedKernel",
     "Constant",
     "Copy",
     "Coverage",
+    "Difference",
     "DispatchInspector",
     "DispatchReport",
     "DispatchTable",
@@ -223,6 +251,13 @@ __all__ = [
     "Explanation",
     "Failure",
     "Flow",
+    "GraphBreak",
+    "GraphFailure",
+    "GraphInput",
+    "GraphNode",
+    "GraphOutput",
+    "GraphSet",
+    "GraphStage",
     "InspectError",
     "KernelChoice",
     "KernelRegistration",
@@ -243,6 +278,7 @@ __all__ = [
     "PredictedCall",
     "RecordError",
     "RegistrationTrace",
+    "SavedTensor",
     "SourceLocation",
     "StandInError",
     "TableChange",
@@ -267,6 +303,7 @@ __all__ = [
     "assert_same_ops",
     "calls_operator",
     "capture_logs",
+    "compare",
     "compare_tables",
     "coverage",
     "expect_ops",
