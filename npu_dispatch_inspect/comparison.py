@@ -1,0 +1,395 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Two traces, reports, logs, graphs, tables or lists of names side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+from attrs import field, frozen
+
+from npu_dispatch_inspect._call_patterns import CallPattern, call_name, overload_of
+from npu_dispatch_inspect._comparison_details import CHOICES, STANDARD, changes_between
+from npu_dispatch_inspect._comparison_text import comparison_text
+from npu_dispatch_inspect.display.places import OPS, Words, call_line
+from npu_dispatch_inspect.errors import UsageError
+from npu_dispatch_inspect.matching import Alignment, align
+from npu_dispatch_inspect.patterns import Call
+from npu_dispatch_inspect.records.comparisons import Change, Difference, Place
+from npu_dispatch_inspect.records.table_changes import TableChange
+from npu_dispatch_inspect.traces.logs import LogTrace
+from npu_dispatch_inspect.traces.ops import OpTrace
+from npu_dispatch_inspect.traces.report import DispatchReport
+from npu_dispatch_inspect.traces.tables import DispatchTable
+
+__all__ = ["Comparison", "compare"]
+
+LAUNCHES = Words(noun="launch", plural="launches")
+TASKS = Words(noun="task", plural="tasks")
+ENTRIES = Words(noun="op-plugin call", plural="op-plugin calls")
+REGISTRATIONS = Words(noun="registration", plural="registrations")
+
+
+@frozen(kw_only=True)
+class Comparison:
+    """What two sides have in common and what they have not; `print` shows it."""
+
+    words: Words
+    """What is compared, and what the sides are called."""
+    sizes: tuple[int, int]
+    """How many calls (or operators of a table) each side has."""
+    differences: tuple[Difference, ...]
+    """In the order of the two sides."""
+    notes: tuple[str, ...] = ()
+    """What makes the answer less certain, a sentence each."""
+    alignment: Alignment | None = field(default=None, repr=False)
+    """Both sequences side by side; None for tables."""
+    calls: tuple[Any, ...] = field(default=(), repr=False)
+    """The records of the left side, for the text."""
+
+    @property
+    def same(self) -> bool:
+        """No difference was found."""
+        return not self.differences
+
+    @property
+    def what(self) -> str:
+        """``"ops"``, ``"launches"``, ``"tasks"``, ``"registrations"``."""
+        return self.words.plural
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """What the two sides are called."""
+        return self.words.expected, self.words.traced
+
+    def __len__(self) -> int:
+        """How many differences there are."""
+        return len(self.differences)
+
+    def to_text(self, *, max_rows: int | None = 20) -> str:
+        """The verdict, the first difference, and the rows around all of them.
+
+        Args:
+            max_rows: rows at most; None for all.
+        """
+        return comparison_text(self, max_rows=max_rows)
+
+    def __str__(self) -> str:
+        """`to_text` with its defaults."""
+        return self.to_text()
+
+
+def compare(
+    left: object,
+    right: object,
+    *,
+    names: tuple[str, str] | None = None,
+    details: Collection[str] = STANDARD,
+) -> Comparison:
+    """Put two traces, reports, logs, graphs, tables or lists side by side.
+
+    Calls are compared by operator and overload, in order; the alignment has as
+    few differences as there can be. Where both sides made the same call, its
+    details are compared. A trace and a report have the trace in common, a log
+    and a report the log. Registration tables are compared as `compare_tables`
+    does.
+
+    Args:
+        left: An `OpTrace`, `DispatchReport`, `LogTrace` or `DispatchTable`,
+            captured graphs, or a list of operator names.
+        right: The other one.
+        names: What to call the two; by default their labels or devices.
+        details: What of the same call is compared: ``"tensors"`` (dtypes and
+            shapes), ``"arguments"`` (all others), ``"phase"``, ``"module"``,
+            ``"kernel"``, and of reports ``"verdict"`` and ``"launches"``. Where a
+            side does not have one of them, nothing is compared.
+
+    Raises:
+        UsageError: the two have nothing in common, or there is no such detail.
+
+    Example:
+        >>> found = compare(["aten::mm", "aten::add.Tensor"], ["aten::addmm"])
+        >>> found.same, [each.kind for each in found.differences]
+        (False, ['only left', 'only left', 'only right'])
+    """
+    unknown = sorted(set(details) - set(CHOICES))
+    if unknown:
+        msg = f"There is no detail {unknown[0]!r}: choose from {', '.join(CHOICES)}."
+        raise UsageError(msg)
+    if names is not None and (isinstance(names, str) or len(names) != 2):  # noqa: PLR2004
+        msg = f"names= takes a name for each of the two sides, not {names!r}."
+        raise UsageError(msg)
+    tables = [isinstance(each, DispatchTable) for each in (left, right)]
+    if isinstance(left, DispatchTable) and isinstance(right, DispatchTable):
+        return _tables(left, right, names or _names(left, right))
+    if any(tables):
+        other = type(left if tables[1] else right).__name__
+        msg = (
+            f"A dispatch table can be compared with a dispatch table, not with {other}."
+        )
+        raise UsageError(msg)
+    left, right = _in_common(left, right)
+    words, one, other_side = _calls(left, right)
+    sides = names or _names(left, right)
+    words = Words(
+        noun=words.noun,
+        plural=words.plural,
+        expected=sides[0],
+        traced=sides[1],
+        compared=True,
+    )
+    alignment = align(other_side.calls, _wanted(one.calls))
+    notes = _notes(left, right)
+    if one.nodes and other_side.nodes and one.launched != other_side.launched:
+        # On a device without launches every verdict is another one.
+        details = [each for each in details if each not in ("verdict", "launches")]
+        notes += ("Only one side launched anything, so verdicts are not compared.",)
+    return Comparison(
+        words=words,
+        sizes=(len(one.calls), len(other_side.calls)),
+        differences=tuple(_differences(alignment, one, other_side, details)),
+        notes=notes,
+        alignment=alignment,
+        calls=tuple(one.calls),
+    )
+
+
+@frozen(kw_only=True)
+class _Side:
+    calls: Sequence[Any]
+    nodes: Mapping[int, Any] = field(factory=dict)
+    """By index: what a report knows about a call besides its record."""
+
+    @property
+    def launched(self) -> bool:
+        return any(node.launches for node in self.nodes.values())
+
+
+@frozen(kw_only=True)
+class _Named:
+    """A call of which only the name is known."""
+
+    index: int
+    name: str
+    overload: str = "default"
+
+    @property
+    def qualified_name(self) -> str:
+        if self.overload == "default":
+            return self.name
+        return f"{self.name}.{self.overload}"
+
+
+def _in_common(left: Any, right: Any) -> tuple[Any, Any]:
+    """Take from a report what the other side is as well."""
+    for kind, part in ((OpTrace, "trace"), (LogTrace, "logs")):
+        if isinstance(left, kind) and isinstance(right, DispatchReport):
+            return left, _part(right, part)
+        if isinstance(right, kind) and isinstance(left, DispatchReport):
+            return _part(left, part), right
+    return left, right
+
+
+def _part(report: DispatchReport, part: str) -> object:
+    found: object = getattr(report, part)
+    if found is None:
+        msg = "The report has no log lines to compare with: they were not captured."
+        raise UsageError(msg)
+    return found
+
+
+def _calls(left: Any, right: Any) -> tuple[Words, _Side, _Side]:
+    if isinstance(left, LogTrace) and isinstance(right, LogTrace):
+        # What both have, the nearest to the device first.
+        for words, of in (
+            (LAUNCHES, lambda trace: trace.launches),
+            (TASKS, lambda trace: [each for each in trace.tasks if each.name]),
+            (ENTRIES, lambda trace: trace.op_plugin_calls),
+        ):
+            one, other = of(left), of(right)
+            if one and other:
+                return words, _Side(calls=one), _Side(calls=other)
+        return LAUNCHES, _Side(calls=left.launches), _Side(calls=right.launches)
+    if isinstance(left, LogTrace) or isinstance(right, LogTrace):
+        other = type(right if isinstance(left, LogTrace) else left).__name__
+        msg = f"A log can be compared with a log or a report, not with {other}."
+        raise UsageError(msg)
+    return OPS, _side(left), _side(right)
+
+
+def _side(value: Any) -> _Side:
+    if isinstance(value, DispatchReport):
+        nodes = {node.op.index: node for node in value.nodes()}
+        return _Side(calls=[node.op for node in nodes.values()], nodes=nodes)
+    found = getattr(value, "records", value)
+    if isinstance(found, (str, bytes, Mapping)) or not isinstance(found, Iterable):
+        msg = (
+            "compare() takes traces, reports, logs, graphs, tables or lists of "
+            f"operator names, not {type(value).__name__}."
+        )
+        raise UsageError(msg)
+    return _Side(calls=[_call(number, each) for number, each in enumerate(found)])
+
+
+def _call(number: int, value: Any) -> Any:
+    if hasattr(value, "name") and hasattr(value, "index"):
+        return value
+    known = call_name(value)
+    if known is None:
+        msg = f"{value!r} is no operator call and no operator's name."
+        raise UsageError(msg)
+    return _Named(index=number, name=known[0], overload=known[1] or "default")
+
+
+def _wanted(calls: Iterable[Any]) -> list[Call]:
+    known: dict[tuple[str, str], Call] = {}
+    for call in calls:
+        key = (call.name, overload_of(call))
+        if key not in known:
+            known[key] = Call(call=CallPattern(name=key[0], overload=key[1]))
+    return [known[call.name, overload_of(call)] for call in calls]
+
+
+def _differences(
+    alignment: Alignment, left: _Side, right: _Side, details: Collection[str]
+) -> Iterable[Difference]:
+    sources = iter(left.calls)
+    for row in alignment.rows:
+        if row.kind == "unexpected":
+            yield Difference(kind="only right", left=None, right=_place(row.call))
+            continue
+        source = next(sources)
+        if row.kind == "missing":
+            yield Difference(kind="only left", left=_place(source), right=None)
+        else:
+            changes = tuple(
+                changes_between(
+                    (source, left.nodes.get(source.index)),
+                    (row.call, right.nodes.get(row.call.index)),
+                    details,
+                )
+            )
+            if changes:
+                yield Difference(
+                    kind="changed",
+                    left=_place(source),
+                    right=_place(row.call),
+                    changes=changes,
+                )
+
+
+def _place(call: Any) -> Place:
+    phase = getattr(call, "phase", None)
+    module = getattr(call, "module", None)
+    return Place(
+        name=getattr(call, "qualified_name", call.name),
+        index=call.index,
+        phase=getattr(phase, "value", None),
+        module=module or (getattr(call, "root", None) if module == "" else None),
+        line=call_line(call) or None,
+    )
+
+
+def _tables(
+    left: DispatchTable, right: DispatchTable, names: tuple[str, str]
+) -> Comparison:
+    from npu_dispatch_inspect.dispatch_table.compare import compare_tables
+
+    notes = []
+    versions = [
+        tuple(
+            f"{package} {version}"
+            for package in ("torch", "torch_npu")
+            if (version := getattr(table.environment, package, None))
+        )
+        for table in (left, right)
+    ]
+    if versions[0] != versions[1]:
+        one, other = (" and ".join(each) or "an unknown torch" for each in versions)
+        notes.append(f"The tables are of {one}, and of {other}.")
+    if left.complete != right.complete:
+        part = names[1] if left.complete else names[0]
+        notes.append(f"{part} has only a part of the registry.")
+    return Comparison(
+        words=Words(
+            noun=REGISTRATIONS.noun,
+            plural=REGISTRATIONS.plural,
+            expected=names[0],
+            traced=names[1],
+            compared=True,
+        ),
+        sizes=(len(left), len(right)),
+        differences=tuple(map(_table_difference, compare_tables(left, right))),
+        notes=tuple(notes),
+    )
+
+
+def _table_difference(change: TableChange) -> Difference:
+    name = " on ".join(each for each in (change.operator, change.key) if each)
+    sites = [
+        None if fact is None else Place(name=name, line=fact.site or None)
+        for fact in (change.before, change.after)
+    ]
+    changed = sites[0] is not None and sites[1] is not None
+    kinds = {"added": "only right", "removed": "only left", "replaced": "changed"}
+    return Difference(
+        kind=kinds[change.change],
+        what=change.what,
+        left=sites[0],
+        right=sites[1],
+        changes=(
+            Change(
+                what=change.what,
+                left=_fact_text(change.before),
+                right=_fact_text(change.after),
+            ),
+        )
+        if changed
+        else (),
+    )
+
+
+def _fact_text(fact: Any) -> str:
+    kind = getattr(fact, "schema", None) or getattr(fact, "kind", None) or ""
+    return "  ".join(each for each in (kind, fact.site) if each)
+
+
+_TELLING: tuple[Callable[[Any], str | None], ...] = (
+    lambda side: getattr(_trace_of(side), "label", None),
+    lambda side: getattr(getattr(side, "environment", None), "device", None),
+)
+
+
+def _names(left: object, right: object) -> tuple[str, str]:
+    for tell in _TELLING:
+        one, other = tell(left), tell(right)
+        if one and other and one != other:
+            return one, other
+    return "left", "right"
+
+
+def _notes(left: Any, right: Any) -> tuple[str, ...]:
+    notes = []
+    engines = [getattr(_trace_of(each), "engine", None) for each in (left, right)]
+    if None not in engines and engines[0] != engines[1]:
+        notes.append(
+            f"The traces were made by two engines, {engines[0]} and {engines[1]}: one "
+            "sees calls that the other does not."
+        )
+    incomplete = chain(_incomplete(left, "left"), _incomplete(right, "right"))
+    return (*notes, *incomplete)
+
+
+def _trace_of(side: Any) -> Any:
+    return side.trace if isinstance(side, DispatchReport) else side
+
+
+def _incomplete(side: Any, name: str) -> list[str]:
+    trace = _trace_of(side)
+    found = []
+    if getattr(trace, "truncated", False):
+        found.append(f"The {name} side ends at its limit of calls.")
+    if isinstance(trace, LogTrace):
+        found += [f"The {name} side: {each}" for each in trace.incomplete]
+    return found
