@@ -20,7 +20,6 @@ from npu_dispatch_inspect import (
     assert_kernel,
     assert_launches,
     assert_log,
-    assert_no_fallback,
     assert_no_logs,
     assert_no_ops,
     assert_only_ops,
@@ -33,7 +32,6 @@ from npu_dispatch_inspect import (
     expect_ops,
     op,
     optional,
-    read_dispatch_table,
 )
 from npu_dispatch_inspect.assertions._settings import SETTINGS, Settings
 from npu_dispatch_inspect.records.chains import ChainNode, Verdict
@@ -1043,154 +1041,6 @@ def test_nothing_unstable_is_printed():
     """No addresses, absolute paths or ids in any failure."""
     for _, text in FAILURES:
         assert re.search(r"/home|\b0x[0-9a-f]", text) is None
-
-
-def test_blocks():
-    """expect_ops traces a block and checks it when it ends."""
-    import torch
-
-    layer, x = torch.nn.Linear(4, 2), torch.ones(3, 4)
-    with expect_ops(
-        "aten::addmm",
-        exactly=["aten::t", "aten::addmm"],
-        in_order=["aten::t", "aten::addmm"],
-        none_of=["npu::*"],
-        only=["aten::*"],
-        at_least=2,
-        at_most=2,
-    ) as trace:
-        layer(x)
-    assert trace.names == ("aten::t", "aten::addmm")
-
-
-@pytest.mark.parametrize(
-    ("expected", "first"),
-    [
-        (
-            {"exactly": ["aten::t"]},
-            "op sequence differs: 1 unexpected (expected 1, traced 2)",
-        ),
-        (
-            {"in_order": ["aten::addmm", "aten::t"]},
-            "op order not satisfied: no aten::t after #1 (1 of 2 found)",
-        ),
-        ({"none_of": ["aten::t"]}, "forbidden op: aten::t (once), traced 2 ops"),
-        ({"only": ["aten::t"]}, "op not allowed: aten::addmm (once), traced 2 ops"),
-        ({"at_least": 3}, "expected at least 3 ops, traced 2"),
-        ({"at_most": 1}, "expected at most 1 op, traced 2"),
-        ({"at_most": 0, "module": "x"}, None),
-        ({"at_most": 0, "ignore": ["aten::*"]}, None),
-        ({"at_most": 0, "phase": "backward"}, None),
-        (
-            {"none_of": ["aten::linear"], "engine": "dispatcher"},
-            "forbidden op: aten::linear (once), traced",
-        ),
-    ],
-)
-def test_block_failures(expected, first):
-    """Each expectation of a block fails with the text of its assertion."""
-    import torch
-
-    layer, x = torch.nn.Linear(4, 2), torch.ones(3, 4)
-    if first is None:
-        with expect_ops(**expected):
-            layer(x)
-        return
-    with pytest.raises(AssertionError) as caught, expect_ops(**expected):
-        layer(x)
-    assert str(caught.value).splitlines()[0].startswith(first)
-
-
-def test_an_exception_of_the_block_goes_on():
-    """Where the block raises, nothing else is said."""
-    with pytest.raises(ZeroDivisionError), expect_ops("aten::mm"):
-        1 / 0  # noqa: B018
-
-
-def test_expectation_before_the_block_is_checked_early():
-    """A missing operator is told with the block's own line in the traceback."""
-    with pytest.raises(AssertionError) as caught, expect_ops("aten::mm"):
-        pass
-    assert str(caught.value) == (
-        "missing op: aten::mm, traced 0 ops\n"
-        "  aten::mm: nothing was traced: did the code run inside the block?"
-    )
-
-
-class TestTables:
-    """Registrations of this process."""
-
-    @pytest.fixture
-    def table(self):
-        """A few operators."""
-        return read_dispatch_table(
-            "aten::relu", "aten::linear", "aten::add.Tensor", "aten::digamma"
-        )
-
-    def test_pass(self, table):
-        """Kernels that are there."""
-        assert_kernel(table, "aten::relu", key="CPU", file="RegisterCPU")
-        assert_kernel(table, "aten::linear", key="CPU", state="composite")
-        assert_no_fallback(table, key="CPU")
-        assert_no_fallback(table, "aten::relu", key="CPU")
-
-    def test_wrong_state(self, table):
-        """The state there is, and every registration."""
-        with pytest.raises(AssertionError) as caught:
-            assert_kernel(table, "aten::linear", key="CPU")
-        lines = str(caught.value).splitlines()
-        assert lines[0].startswith(
-            "aten::linear has no own kernel for CPU: composite at Register"
-        )
-        assert any(
-            each.startswith("  registered for CompositeImplicitAutograd at Register")
-            for each in lines[1:]
-        )
-
-    def test_wrong_file(self, table):
-        """The place it is registered at."""
-        with pytest.raises(AssertionError) as caught:
-            assert_kernel(table, "aten::relu", key="CPU", file="RegisterNPU")
-        line = str(caught.value).splitlines()[0]
-        assert re.fullmatch(
-            r"aten::relu has its own kernel for CPU from RegisterCPU_\d\.cpp:\d+, not from RegisterNPU",
-            line,
-        )
-
-    def test_unknown_state(self, table):
-        """A word for a state that does not exist is a mistake."""
-        with pytest.raises(
-            UsageError, match="state= is one of 'own kernel', 'composite'"
-        ):
-            assert_kernel(table, "aten::relu", state="x")
-
-    @pytest.mark.npu
-    def test_npu_kernels(self, table):
-        """On torch_npu: an own kernel passes, a CPU fallback is named."""
-        assert_kernel(table, "aten::add.Tensor", key="NPU", file="RegisterNPU.cpp")
-        assert_no_fallback(table, "aten::add.Tensor")
-        with pytest.raises(AssertionError) as caught:
-            assert_no_fallback(table)
-        lines = str(caught.value).splitlines()
-        assert re.fullmatch(
-            r"\d operators? falls? back for PrivateUse1: aten::digamma.*", lines[0]
-        )
-        assert lines[1].startswith("  fallback registered at ")
-
-    @pytest.mark.npu
-    def test_operators_of_a_trace(self, table):
-        """A trace stands for the operators it called."""
-        with pytest.raises(AssertionError) as caught:
-            assert_no_fallback(
-                table,
-                OpTrace(
-                    records=[record(0, "aten::digamma", overload="out")],
-                    environment=HERE,
-                ),
-            )
-        assert str(caught.value).splitlines()[0] == (
-            "1 operator falls back for PrivateUse1: aten::digamma.out (of 1)"
-        )
 
 
 def test_graphs_of_torch_fx():

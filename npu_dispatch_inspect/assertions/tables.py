@@ -86,15 +86,15 @@ def assert_no_fallback(
     """
     __tracebackhide__ = True
     _check_table(table)
-    names: dict[str, None] = {}
+    wanted: list[object] = []
     for each in operators:
         if hasattr(each, "records"):
             # With its overload: a bare name would mean all overloads.
             called = (f"{call.name}.{overload_of(call)}" for call in look(each).calls)
-            names.update(dict.fromkeys(name for name in called if name in table))
+            wanted += (name for name in called if name in table)
         else:
-            names.update(dict.fromkeys(table.select(each).names))
-    chosen = table.select(*names) if operators else table
+            wanted.append(each)
+    chosen = table.select(*wanted) if operators else table
     left = chosen.fallback(key).names
     if not left:
         return

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
+from itertools import chain
 from typing import Any, TypeVar
 
 from npu_dispatch_inspect.errors import UnknownNameError, UsageError
@@ -155,12 +156,10 @@ class DispatchTable:
         return self._source.kernel(operator, self.keys.canonical(key))
 
     def select(self, *operators: object) -> DispatchTable:
-        """The operators of these names or `torch.ops` objects, in this order."""
-        return self._only(
-            name
-            for operator in operators
-            for name in find_names(operator, self._by_operator()).names
-        )
+        """The operators of these names or `torch.ops` objects, in this order, once each."""
+        known = self._by_operator()
+        names = (find_names(operator, known).names for operator in operators)
+        return self._only(dict.fromkeys(chain.from_iterable(names)))
 
     def fingerprint(self, name: str) -> object | None:
         """Something cheap that is equal where two entries of one process are.

@@ -13,94 +13,16 @@ from npu_dispatch_inspect import (
 )
 from npu_dispatch_inspect.records.registrations import (
     BackendFallback,
-    ComputedKernel,
-    Definition,
-    KernelRegistration,
     KeyNames,
-    OperatorEntry,
-    OperatorKind,
 )
 from npu_dispatch_inspect.traces.tables import EntrySource
-
-KEYS = KeyNames(
-    names=("CPU", "PrivateUse1", "AutogradPrivateUse1", "CompositeImplicitAutograd"),
-    private_backend="npu",
-)
-
-
-def winner(kind, site, *, fallthrough=False):
-    """A winner at a place such as ``a.cpp:1``."""
-    file, _, line = site.partition(":")
-    return ComputedKernel(kind=kind, file=file, line=int(line), fallthrough=fallthrough)
-
-
-def entry(name, kernels=(), registrations=(), **more):
-    """An operator by hand: kernels by key, registrations as (key, file)."""
-    operator, _, overload = name.partition(".")
-    return OperatorEntry(
-        name=operator,
-        overload=overload or "default",
-        definition=Definition(
-            operator=name, schema=f"{name}() -> ()", file="/src/Schema.cpp", line=1
-        ),
-        registrations=tuple(
-            KernelRegistration(operator=name, key=key, file=file, line=1)
-            for key, file in registrations
-        ),
-        kernels=tuple(dict(kernels).items()),
-        keys=KEYS,
-        **more,
-    )
+from tests.table_examples import KEYS, TABLE, entry
 
 
 @pytest.fixture
 def table():
-    """Six operators, one in each state."""
-    own = winner("kernel", "RegisterNPU.cpp:1")
-    composite = winner("math kernel", "Composite.cpp:2")
-    cpu = winner("kernel", "RegisterCPU_0.cpp:3")
-    return DispatchTable(
-        EntrySource(
-            [
-                entry(
-                    "aten::mm",
-                    {"CPU": cpu, "PrivateUse1": own},
-                    [
-                        ("CPU", "/src/RegisterCPU_0.cpp"),
-                        ("PrivateUse1", "/npu/RegisterNPU.cpp"),
-                    ],
-                ),
-                entry("aten::linear", {"CPU": composite, "PrivateUse1": composite}),
-                entry(
-                    "aten::matmul",
-                    {"CPU": composite, "PrivateUse1": own},
-                    [
-                        ("CompositeImplicitAutograd", "/src/Composite.cpp"),
-                        ("PrivateUse1", "/npu/RegisterNPU.cpp"),
-                    ],
-                ),
-                entry(
-                    "aten::lgamma.out",
-                    {"PrivateUse1": winner("backend fallback", "Fallback.cpp:4")},
-                ),
-                entry("npu::gone", {"CPU": cpu}),
-                entry(
-                    "aten::skip",
-                    {
-                        "PrivateUse1": winner(
-                            "backend fallback", "F.cpp:5", fallthrough=True
-                        )
-                    },
-                    kind=OperatorKind.DANGLING,
-                ),
-                entry(
-                    "aten::full",
-                    {"PrivateUse1": winner("default backend kernel", "Explicit.cpp:6")},
-                ),
-            ]
-        ),
-        keys=KEYS,
-    )
+    """Seven operators, one in each state."""
+    return TABLE
 
 
 def test_states_are_told_apart(table):
@@ -259,3 +181,9 @@ def test_the_npu_fallback_is_known_by_its_file():
     (fallback,) = read_dispatch_table("aten::lgamma.out").fallbacks(key="NPU")
     assert fallback.file.endswith("VariableFallbackKernel.cpp")
     assert not fallback.fallthrough
+
+
+def test_an_operator_that_is_named_twice_is_selected_once(table):
+    """A name for all overloads and one of them do not add up."""
+    chosen = table.select("aten::lgamma", "aten::mm", "aten::lgamma.out")
+    assert chosen.names == ("aten::lgamma.out", "aten::mm")
