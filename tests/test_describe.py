@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import weakref
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from torch import nn
 from torch.testing._internal.two_tensor import TwoTensor
 
 from npu_dispatch_inspect import Constant, trace_ops
+from npu_dispatch_inspect.capture._describe import describer
 
 
 def tensors(trace):
@@ -161,6 +163,54 @@ def test_views_have_their_strides_and_offsets():
         x.sin()
     (spec,) = tensors(trace)
     assert (spec.shape, spec.stride, spec.offset) == ((4, 3), (1, 6), 8)
+
+
+def test_many_views_of_one_storage_are_looked_at_once_each(monkeypatch):
+    """Live views of a storage share its number, at the same cost for each of them."""
+    asked = []
+
+    class Counting(weakref.ref):
+        def __call__(self):
+            asked.append(self)
+            return super().__call__()
+
+    monkeypatch.setattr(weakref, "ref", Counting)
+    describe = describer()
+    base = torch.zeros(2)
+    views = [base[:1] for _ in range(2000)]
+    for _ in range(2000):
+        describe.tensor(base[1:])
+    rows = [describe.tensor(each) for each in views]
+    assert {row[1] for row in rows} == {describe.tensor(base)[1]}
+    assert len({row[0] for row in rows}) == 2000
+    assert len(asked) < 10 * 4000
+
+
+@pytest.mark.parametrize("engine", ["dispatch_mode", "dispatcher"])
+def test_what_an_in_place_call_changes_is_in_its_output(engine):
+    """Before and after are told apart where shape, stride or requires_grad change."""
+    weight = torch.ones(3, requires_grad=True)
+    x, other = torch.zeros(3), torch.ones(3)
+    with trace_ops(engine=engine) as trace:
+        x.add_(other)
+        x.unsqueeze_(0)
+        x.resize_(2, 3)
+        x.sub_(weight)
+    calls = [each for each in trace if each.depth == 0]
+    assert [
+        (each.name, str(each.input_tensors[0]), str(each.output_tensors[0]))
+        for each in calls
+    ] == [
+        ("aten::add_", "f32[3]", "f32[3]"),
+        ("aten::unsqueeze_", "f32[3]", "f32[1, 3]"),
+        ("aten::resize_", "f32[1, 3]", "f32[2, 3]"),
+        ("aten::sub_", "f32[2, 3]", "f32[2, 3]"),
+    ]
+    assert len({each.output_tensors[0].id for each in calls}) == 1
+    # Below autograd nothing requires a gradient yet.
+    grows = (False, engine == "dispatcher")
+    after = calls[-1].input_tensors[0], calls[-1].output_tensors[0]
+    assert tuple(each.requires_grad for each in after) == grows
 
 
 def test_conjugate_and_negative_views():

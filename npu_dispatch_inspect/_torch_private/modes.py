@@ -28,6 +28,7 @@ __all__ = [
     "hide_from_dynamo",
     "hide_modules_from_dynamo",
     "is_fake",
+    "is_pointwise",
     "made_by_dynamo",
     "mode_class",
     "opens_subclass",
@@ -313,6 +314,12 @@ def schema_arguments(op: Any) -> list[tuple[str, bool, Any, bool]] | None:
         )
         for each in schema.arguments
     ]
+
+
+def is_pointwise(op: Any) -> bool:
+    """torch's own operator, tagged to work element by element; 2.1 to 2.14."""
+    tags = getattr(op, "tags", ())
+    return torch.Tag.pointwise in tags and op.namespace == "aten"
 
 
 def autograd_codes() -> tuple[CodeType, CodeType]:

@@ -35,6 +35,9 @@ MAX_ITEMS = 1024
 ROOM = 4096
 """So many tensors are known before those that have died are forgotten."""
 
+VIEWS = 8
+"""So many views of a storage are known before those that have died are forgotten."""
+
 
 MAX_KEPT = 16_384
 """So many different layouts are remembered at a time."""
@@ -57,6 +60,9 @@ class Describe(NamedTuple):
     """The functions of one `describer`; they share its numbering."""
 
     tensor: Callable[[torch.Tensor], tuple[Any, ...]]
+    result: Callable[[torch.Tensor, Any, Any], tuple[Any, ...]]
+    """The same for the result of a call, given the operator and the row of its first
+    argument: what worked in place on that one is not read twice."""
     value: Callable[[Any], Any]
     values: Callable[[list[Any], Any], None]
     """Adds the rows of a call's positional arguments to a list."""
@@ -76,10 +82,12 @@ def describer() -> Describe:
     """Make the functions that describe values, with a numbering of their own."""
     # id -> (weak reference, last row, address of its storage or None)
     tensors: dict[int, tuple[Any, Any, Any]] = {}
-    # address -> [number, weak references to tensors on it ...]
+    # address -> [number, length at which the dead are forgotten, weak references to
+    # tensors on it ...]
     storages: dict[int, list[Any]] = {}
     layouts: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     sizes: dict[tuple[int, ...], list[int]] = {}
+    keeping: dict[int, tuple[Any, bool]] = {}
     room = ROOM
     next_number = count(1).__next__
     plain_tensor, parameter = torch.Tensor, torch.nn.Parameter
@@ -108,6 +116,27 @@ def describer() -> Describe:
             row = (row[0], row[1], layout, not row[3])
             tensors[id(tensor)] = (known[0], row, address)
         return row  # type: ignore[no-any-return]
+
+    def result_row(tensor: torch.Tensor, op: Any, first: Any) -> tuple[Any, ...]:
+        known = tensors.get(id(tensor))
+        if known is None or known[0]() is not tensor:
+            return plain_row(tensor, next_number(), None)
+        _, row, address = known
+        if (
+            row is not first
+            or address is None
+            or tensor.requires_grad is not row[3]
+            or not keeps_layout(op)
+        ):
+            return tensor_row(tensor)
+        return row  # type: ignore[no-any-return]
+
+    def keeps_layout(op: Any) -> bool:
+        # An operator's hash is worked out in Python each time.
+        known = keeping.get(id(op))
+        if known is None:
+            known = keeping[id(op)] = op, modes.is_pointwise(op)
+        return known[1]
 
     def plain_row(
         tensor: torch.Tensor, number: int, before: tuple[Any, ...] | None
@@ -142,7 +171,7 @@ def describer() -> Describe:
         reference = ref(tensor)
         if before is None and address not in storages:
             storage = number
-            storages[address] = [number, reference]
+            storages[address] = [number, VIEWS, reference]
         else:
             storage = number_storage(tensor, address)
         row = (number, storage, known, tensor.requires_grad)
@@ -161,7 +190,7 @@ def describer() -> Describe:
             if reference() is None:
                 tensors.pop(key, None)
         for address, on_it in list(storages.items()):
-            if not any(each() is not None for each in on_it[1:]):
+            if not any(each() is not None for each in on_it[2:]):
                 storages.pop(address, None)
         room = 2 * len(tensors) + ROOM
 
@@ -180,17 +209,18 @@ def describer() -> Describe:
         """The number of a storage; tensors and storages are counted together."""
         on_it = storages.get(address)
         if on_it is not None:
-            for at in range(len(on_it) - 1, 0, -1):
+            for at in range(len(on_it) - 1, 1, -1):
                 other = on_it[at]()
                 # Alive and still there: nobody else can have got the address.
                 if other is not None and storage_address(other) == address:
-                    if len(on_it) > 8:  # noqa: PLR2004 - views come and go
-                        on_it[1:] = [each for each in on_it[1:] if each() is not None]
+                    if len(on_it) > on_it[1]:
+                        on_it[2:] = [each for each in on_it[2:] if each() is not None]
+                        on_it[1] = 2 * len(on_it) + VIEWS
                     if other is not tensor:
                         on_it.append(ref(tensor))
                     return on_it[0]  # type: ignore[no-any-return]
         number = next_number()
-        storages[address] = [number, ref(tensor)]
+        storages[address] = [number, VIEWS, ref(tensor)]
         return number
 
     def value_row(value: Any) -> Any:
@@ -229,7 +259,7 @@ def describer() -> Describe:
             else:
                 rows.append(value_row(value))
 
-    return Describe(tensor_row, value_row, value_rows)
+    return Describe(tensor_row, result_row, value_row, value_rows)
 
 
 def _odd_tensor(

@@ -188,7 +188,7 @@ class Recorder:
         walk, walk_backward = self.sites.walk, self.sites.walk_backward
         describe = describer()
         add_values, describe_value = describe.values, describe.value
-        describe_tensor, plain_tensor = describe.tensor, torch.Tensor
+        describe_result, plain_tensor = describe.result, torch.Tensor
         graph_task, autograd_node = (
             modes.current_graph_task,
             modes.current_autograd_node,
@@ -311,7 +311,8 @@ class Recorder:
                     with modes.quiet_reads():
                         flat[at + 11] = describe_value(result)
                 elif type(result) is plain_tensor:
-                    flat[at + 11] = describe_tensor(result)
+                    first = flat[at + 16] if flat[at + 15] > 0 else None
+                    flat[at + 11] = describe_result(result, flat[at + 1], first)
                 else:
                     flat[at + 11] = describe_value(result)
             except Exception as error:  # noqa: BLE001 - as above
