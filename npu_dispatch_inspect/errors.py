@@ -11,6 +11,7 @@ __all__ = [
     "StandInError",
     "UnknownNameError",
     "UsageError",
+    "ValuesError",
 ]
 
 
@@ -28,6 +29,13 @@ class RecordError(InspectError):
 
 class StandInError(InspectError):
     """The host stand-in for CANN cannot be built or loaded."""
+
+
+class ValuesError(InspectError, RuntimeError):
+    """The values of an operator on the stand-in cannot be computed on the CPU.
+
+    A RuntimeError as well, as an operator that fails on a device raises one.
+    """
 
 
 class UnknownNameError(UsageError, KeyError):

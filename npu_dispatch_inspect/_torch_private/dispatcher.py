@@ -12,6 +12,7 @@ from torch._decomp import decomposition_table
 
 __all__ = [
     "DECOMPOSITION",
+    "UNSEEN",
     "all_schemas",
     "callable_overload",
     "computed_dump",
@@ -32,9 +33,10 @@ def registration_dump(name: str) -> str:
     Seen in torch 2.1 to 2.14.
     """
     try:
-        return str(torch._C._dispatch_dump(name))
+        text = str(torch._C._dispatch_dump(name))
     except RuntimeError:
         return ""  # overloads such as "default" are refused rather than unknown
+    return _without_unseen(text) if UNSEEN in text else text
 
 
 def computed_dump(name: str) -> str:
@@ -42,7 +44,44 @@ def computed_dump(name: str) -> str:
 
     Seen in torch 2.1 to 2.14.
     """
-    return str(torch._C._dispatch_dump_table(name))
+    text = str(torch._C._dispatch_dump_table(name))
+    if UNSEEN in text:
+        for key, place in _places_behind_unseen(name):
+            ours = f"{key}: registered at {UNSEEN}:0 "
+            text = text.replace(ours, f"{key}: {place} ")
+    return text
+
+
+UNSEEN = "npu_dispatch_inspect/values"
+"""Kernels registered from this place are no part of the tables: they only pass on."""
+
+
+def _without_unseen(dump: str) -> str:
+    """The dump as it is without our kernels: the next one of the key is active again."""
+    kept: list[str] = []
+    covered = ""
+    for line in dump.splitlines():
+        key, _, place = line.partition(": ")
+        if place.startswith(f"registered at {UNSEEN}:"):
+            covered = key
+            continue
+        kept.append(line)
+        if covered and key == f"{covered} (inactive)":
+            kept[-1] = f"{covered}: {place}"
+            covered = ""
+    return "".join(f"{line}\n" for line in kept)
+
+
+def _places_behind_unseen(name: str) -> Iterator[tuple[str, str]]:
+    """Yield key and ``registered at FILE:LINE`` of what our kernels stand in front of."""
+    covered = ""
+    for line in str(torch._C._dispatch_dump(name)).splitlines():
+        key, _, place = line.partition(": ")
+        if place.startswith(f"registered at {UNSEEN}:"):
+            covered = key
+        elif covered and key == f"{covered} (inactive)":
+            yield covered, place.partition(" :: ")[0]
+            covered = ""
 
 
 def operator_names() -> list[str]:

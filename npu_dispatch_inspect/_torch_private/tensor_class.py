@@ -42,6 +42,8 @@ def replace_overload_call(
 def note_wrapped_numbers(here: Any) -> Callable[[], None]:
     """Note the tensors that become Python numbers; return what ends it.
 
+    Several may ask for it, for the same ``here``: all look at one list.
+
     Before torch turns a wrapped number (the 0-dim tensor that stands for the 1 of
     ``x + 1``) into a Python number, it asks the tensor for `_wrapped_number`, the
     place of a symbolic value. That is the one moment at which Python can get hold
@@ -51,6 +53,24 @@ def note_wrapped_numbers(here: Any) -> Callable[[], None]:
     is asked, in the order of the arguments: once, or twice where it has an answer.
     `_wrapped_number` seen in 2.1 to 2.14.
     """
+    if not _noting:
+        torch.Tensor._wrapped_number = _wrapped_number(here)  # type: ignore[attr-defined]
+    _noting.append(here)
+
+    def end() -> None:
+        _noting.pop()
+        if not _noting:
+            del torch.Tensor._wrapped_number  # type: ignore[attr-defined]
+
+    return end
+
+
+_noting: list[Any] = []
+"""One entry for each who wants the tensors noted."""
+
+
+def _wrapped_number(here: Any) -> Any:
+    """The descriptor that notes who asks."""
     level = torch._C._functorch.maybe_current_level
     is_transformed = torch._C._functorch.is_functorch_wrapped_tensor
 
@@ -76,12 +96,7 @@ def note_wrapped_numbers(here: Any) -> Callable[[], None]:
         def __set__(self, tensor: Any, symbol: Any) -> None:
             tensor.__dict__["_wrapped_number"] = symbol
 
-    torch.Tensor._wrapped_number = WrappedNumber()  # type: ignore[attr-defined]
-
-    def end() -> None:
-        del torch.Tensor._wrapped_number  # type: ignore[attr-defined]
-
-    return end
+    return WrappedNumber()
 
 
 def take_number(number: Any, notes: Any) -> Any:

@@ -238,3 +238,11 @@ def _inherited() -> StandIn | None:
         torch_npu_version=fields[9],
         folder=fields[10],
     )
+
+
+def note_unknown_values(name: str) -> None:
+    """From now on, say that some operator's values are unknown."""
+    global _loaded  # noqa: PLW0603 - see load
+    with _lock:
+        if _loaded is not None:
+            _loaded = attrs.evolve(_loaded, values="unknown")

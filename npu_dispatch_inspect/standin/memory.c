@@ -248,14 +248,13 @@ NDI_EXPORT int aclrtMemcpyAsync(void *to, size_t room, const void *from, size_t 
                                 int kind, void *stream)
 {
     (void)kind, (void)stream;
-    return copy(to, room, from, count);
+    return ndi_leaves_memory() ? NDI_OK : copy(to, room, from, count);
 }
 
 NDI_EXPORT int aclrtMemcpyAsyncWithCondition(void *to, size_t room, const void *from,
                                              size_t count, int kind, void *stream)
 {
-    (void)kind, (void)stream;
-    return copy(to, room, from, count);
+    return aclrtMemcpyAsync(to, room, from, count, kind, stream);
 }
 
 static int copy_rows(void *to, size_t to_pitch, const void *from, size_t from_pitch,
@@ -280,6 +279,8 @@ NDI_EXPORT int aclrtMemcpy2dAsync(void *to, size_t to_pitch, const void *from,
                                   void *stream)
 {
     (void)kind, (void)stream;
+    if (ndi_leaves_memory())
+        return NDI_OK;
     return copy_rows(to, to_pitch, from, from_pitch, width, height);
 }
 
@@ -304,6 +305,8 @@ NDI_EXPORT int aclrtMemcpyBatchAsync(void **to, size_t *room, void **from, size_
                                      size_t attribute_count, size_t *failed, void *stream)
 {
     (void)stream;
+    if (ndi_leaves_memory())
+        return NDI_OK;
     return aclrtMemcpyBatch(to, room, from, sizes, count, attributes, indexes,
                             attribute_count, failed);
 }
@@ -320,7 +323,7 @@ NDI_EXPORT int aclrtMemsetAsync(void *block, size_t room, int32_t value, size_t 
                                 void *stream)
 {
     (void)stream;
-    return aclrtMemset(block, room, value, count);
+    return ndi_leaves_memory() ? NDI_OK : aclrtMemset(block, room, value, count);
 }
 
 /* ---- expandable segments: addresses are reserved first and backed later ---- */

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Private API behind computed values: a kernel of ours in front of torch_npu's own.
+
+It stands on the backend's key, the last one a call comes to, below autograd and
+autocast. Threads need nothing for it, and calls on other devices do not meet it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+
+from npu_dispatch_inspect._torch_private import dispatcher
+
+__all__ = [
+    "CPU_KEYS",
+    "BackendKernel",
+    "arguments_of",
+    "backend_kernel",
+    "backend_operators",
+    "cpu_kernel",
+    "has_cpu_kernel",
+    "missing_features",
+    "quiet",
+    "replace_kernels",
+    "returns_of",
+    "storage_at",
+]
+
+BackendKernel = Callable[..., Any]
+
+_KEY = "PrivateUse1"
+_NEEDED = (
+    "_dispatch_get_computed_kernel_for_dispatch_key",
+    "_dispatch_has_kernel_for_dispatch_key",
+    "_construct_storage_from_data_pointer",
+    "_ForceDispatchKeyGuard",
+)
+
+CPU_KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+_ALWAYS = torch._C.DispatchKeySet(torch._C.DispatchKey.BackendSelect)
+"""Where a call without tensors finds its device; a thread normally includes it."""
+
+
+def missing_features() -> tuple[str, ...]:
+    """Name what this torch lacks of what the mechanism rests on.
+
+    The kernel that a key has can be called from Python since torch 2.9; the others
+    are in 2.6 to 2.13.
+    """
+    return tuple(each for each in _NEEDED if not hasattr(torch._C, each))
+
+
+def backend_operators() -> Iterator[str]:
+    """Name each operator that has a kernel of the backend's own; 2.1 to 2.13.
+
+    Kernels without a schema are among them: nobody can call those.
+    """
+    for name in dispatcher.operator_names():
+        if torch._C._dispatch_has_kernel_for_dispatch_key(name, _KEY):
+            yield name
+
+
+def backend_kernel(name: str) -> BackendKernel:
+    """The kernel that the backend has now, called with key set and arguments.
+
+    Seen in 2.13 (`_SafeKernelFunction.call_boxed`).
+    """
+    key = torch._C.DispatchKey.PrivateUse1
+    kernel = torch._C._dispatch_get_computed_kernel_for_dispatch_key(name, key)
+    run: BackendKernel = kernel.call_boxed
+    return run
+
+
+def replace_kernels(
+    kernels: Iterable[tuple[str, Callable[..., Any]]],
+) -> Callable[[], None]:
+    """Put a Python kernel that takes the key set in front of the backend's.
+
+    Returns the function that takes them away again. They do not show in
+    `dispatcher.registration_dump` and `computed_dump`. Seen in 2.13.
+    """
+    libraries: dict[str, Any] = {}
+    for name, kernel in kernels:
+        namespace = name.partition("::")[0]
+        library = libraries.get(namespace)
+        if library is None:
+            library = torch._C._dispatch_library(
+                "IMPL", namespace, "", dispatcher.UNSEEN, 0
+            )
+            libraries[namespace] = library
+        library.impl(name, _KEY, kernel, True)  # noqa: FBT003 - takes the key set
+
+    def remove() -> None:
+        for each in libraries.values():
+            each.reset()
+
+    return remove
+
+
+def has_cpu_kernel(name: str) -> bool:
+    """Tell whether the operator can run on the CPU, composites included; 2.1 to 2.13."""
+    return bool(
+        torch._C._dispatch_has_computed_kernel_for_dispatch_key(name, "CPU")
+    )
+
+
+def cpu_kernel(op: Any) -> Callable[..., Any]:
+    """The function that runs an operator's CPU kernel and nothing above it; 2.4 to 2.13."""
+    return functools.partial(op._handle.redispatch_boxed, CPU_KEYS)
+
+
+def arguments_of(op: Any) -> Iterator[tuple[str, bool, str, bool, bool, Any]]:
+    """(name, keyword only, type, written, is ``out``, default) per argument; 2.1 to 2.13."""
+    for each in op._schema.arguments:
+        alias = each.alias_info
+        yield (
+            each.name,
+            each.kwarg_only,
+            str(each.type),
+            alias is not None and alias.is_write,
+            each.is_out,
+            each.default_value,
+        )
+
+
+def returns_of(op: Any) -> Iterator[tuple[str, bool, bool]]:
+    """(type, is an argument that was written, is a view of one) per result; 2.1 to 2.13."""
+    for each in op._schema.returns:
+        alias = each.alias_info
+        written = alias is not None and alias.is_write
+        yield str(each.type), written, alias is not None and not written
+
+
+@functools.cache
+def _unwanted_keys() -> torch._C.DispatchKeySet:
+    # All that can stand above a CPU kernel, by the names of the keys that have
+    # kernels there; what this torch does not know is not in its way.
+    keys = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
+    above = torch._C._dispatch_keyset_full() - keys
+    for name in ("BackendSelect", "Conjugate", "Negative", "ZeroTensor"):
+        above = above.remove(torch._C._dispatch_key_parse(name))
+    return above.add(torch._C._dispatch_key_parse("PythonDispatcher"))
+
+
+class quiet:  # noqa: N801 - reads as the block that it is
+    """A block whose calls are plain computation: nobody sees them, nothing is added.
+
+    No tracer, dispatch mode, `__torch_function__` mode, profiler, autocast or
+    autograd takes part in it. Seen in 2.13 (`_enable_record_function`,
+    `DisableTorchFunction`).
+    """
+
+    __slots__ = ("_functions", "_keys")
+
+    def __enter__(self) -> None:
+        """Put everything aside that this thread has on."""
+        self._keys = torch._C._ForceDispatchKeyGuard(_ALWAYS, _unwanted_keys())
+        self._functions = torch._C.DisableTorchFunction()
+        self._functions.__enter__()
+        self._keys.__enter__()
+        torch._C._autograd._enable_record_function(False)  # noqa: FBT003 - a switch
+
+    def __exit__(self, *exception: object) -> None:
+        """Take it out again."""
+        torch._C._autograd._enable_record_function(True)  # noqa: FBT003 - a switch
+        self._keys.__exit__(*exception)
+        self._functions.__exit__(*exception)
+
+
+def storage_at(address: int, size: int) -> Any:
+    """A CPU storage over memory that somebody else owns; 2.6 to 2.13."""
+    return torch._C._construct_storage_from_data_pointer(
+        address, torch.device("cpu"), size
+    )

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The kernel in front of each of torch_npu's, which adds the values."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from npu_dispatch_inspect._torch_private import (
+    backend_kernels,
+    modes,
+    redispatch,
+    tensor_class,
+)
+from npu_dispatch_inspect.capture._hook_numbers import restorer
+from npu_dispatch_inspect.capture._hook_threads import thread
+from npu_dispatch_inspect.values._memory import alias, copy_into
+from npu_dispatch_inspect.values._plan import Computed, OtherFormError, Plan
+from npu_dispatch_inspect.values._unknown import Unknown
+from npu_dispatch_inspect.values.formulas import find_formula
+
+__all__ = ["install"]
+
+_NAMESPACES = ("aten", "npu")
+
+_NO_VALUES = frozenset((
+    "aten::_fused_sdp_choice",
+    "aten::_pin_memory",
+    "aten::empty.memory_format",
+    "aten::empty_like",
+    "aten::empty_strided",
+    "aten::is_pinned",
+    "aten::is_set_to",
+    "aten::new_empty_strided",
+    "aten::record_stream",
+    "aten::resize_",
+    "aten::resize_as_",
+    "aten::set_",
+    "aten::set_.source_Storage",
+    "aten::set_.source_Storage_storage_offset",
+    "aten::set_.source_Tensor",
+    "npu::empty_with_format",
+    "npu::empty_with_swapped_memory",
+    "npu::get_npu_format",
+    "npu::get_storage_size",
+    "npu::npu_change_data_ptr",
+    "npu::set_op_timeout_ms",
+    "npu::unsafe_empty_with_format",
+))
+"""Operators that make or describe tensors, and compute nothing."""
+
+_quiet = backend_kernels.quiet
+
+
+def install(unknown: Unknown) -> Callable[[], None]:
+    """Compute values from now on, on all threads; return what ends it."""
+    stop_noting = tensor_class.note_wrapped_numbers(thread)
+    remove = backend_kernels.replace_kernels(list(_kernels(unknown)))
+
+    def end() -> None:
+        remove()
+        stop_noting()
+
+    # The interpreter must not be gone when the dispatcher lets go of the kernels.
+    atexit.register(end)
+    return end
+
+
+def _kernels(unknown: Unknown) -> Iterator[tuple[str, Callable[..., Any]]]:
+    for name in backend_kernels.backend_operators():
+        if name.partition("::")[0] not in _NAMESPACES or name in _NO_VALUES:
+            continue
+        op = redispatch.find_overload(name)
+        if op is None:
+            continue
+        run = backend_kernels.backend_kernel(name)
+        if name == "aten::contiguous":
+            yield name, _contiguous(op, run)
+            continue
+        formula = find_formula(name)
+        plan = Plan(op, formula)
+        if not plan.gives_values:
+            continue
+        known = formula is not None or backend_kernels.has_cpu_kernel(name)
+        yield name, _kernel(op, run, plan, unknown, known=known)
+
+
+def _kernel(
+    op: Any, run: Callable[..., Any], plan: Plan, unknown: Unknown, *, known: bool
+) -> Callable[..., Any]:
+    name = op.name()
+    restore = restorer(op)
+    compute, write, here = plan.compute, plan.write, thread
+
+    def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        numbers = here.seen.numbers
+        if numbers:
+            args, kwargs = restore(args, kwargs, numbers)
+        computed: Computed | None = None
+        refusal: Exception | None = None
+        try:
+            if known:
+                try:
+                    with _quiet():
+                        computed = compute(args, kwargs)
+                except Exception as error:  # noqa: BLE001 - whatever a kernel raises
+                    refusal = error
+            result = run(keyset, *args, **kwargs)
+            with _quiet():
+                if computed is not None:
+                    try:
+                        return write(result, computed)
+                    except OtherFormError as error:
+                        refusal = error
+                unknown.settle(name, plan.targets(result, args, kwargs), refusal)
+            return result
+        except BaseException:
+            # The traceback keeps this frame; it must not keep tensors alive.
+            args = ()
+            kwargs = {}
+            raise
+
+    modes.hide_from_dynamo(kernel)
+    return kernel
+
+
+def _contiguous(op: Any, run: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns its argument, or a copy that no other operator makes."""
+
+    def kernel(keyset: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        result = run(keyset, tensor, *args, **kwargs)
+        if result is not tensor and result.data_ptr() != tensor.data_ptr():
+            with _quiet():
+                copy_into(result, alias(tensor))
+        return result
+
+    modes.hide_from_dynamo(kernel)
+    return kernel

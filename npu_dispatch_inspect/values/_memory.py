@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""CPU tensors over the memory of NPU tensors: on the stand-in that is host memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from npu_dispatch_inspect._torch_private.backend_kernels import (
+    cpu_kernel,
+    storage_at,
+)
+
+__all__ = ["alias", "copy_into", "give_shape", "on_device"]
+
+_set = cpu_kernel(torch.ops.aten.set_.source_Storage_storage_offset)
+_copy = cpu_kernel(torch.ops.aten.copy_.default)
+_empty = cpu_kernel(torch.ops.aten.empty.memory_format)
+
+_KEPT = 4096
+_kept: dict[tuple[Any, ...], torch.Tensor] = {}
+"""Made before, by place and form. torch_npu hands the same blocks out again and again,
+and a tensor over a place is right for whoever has the place now."""
+
+
+def on_device(value: Any) -> bool:
+    """True for a tensor whose memory is the device's."""
+    return isinstance(value, torch.Tensor) and not (value.is_cpu or value.is_meta)
+
+
+def alias(tensor: torch.Tensor) -> torch.Tensor:
+    """The same elements as a CPU tensor, for reading; a CPU tensor is its own.
+
+    Of a view that is to be conjugated or negated when it is read, a copy that is.
+    """
+    if tensor.is_cpu:
+        return tensor
+    found = _over(tensor)
+    if tensor.is_conj():
+        return found.conj().resolve_conj()
+    if tensor.is_neg():
+        return found.neg()
+    return found
+
+
+def copy_into(tensor: torch.Tensor, value: torch.Tensor) -> None:
+    """Write elements into a tensor of the device (or the CPU), with its type."""
+    if tensor.is_cpu:
+        _copy(tensor, value)
+        return
+    if tensor.is_conj():
+        value = value.conj().resolve_conj()
+    elif tensor.is_neg():
+        value = value.neg()
+    _copy(_over(tensor), value)
+
+
+def give_shape(tensor: torch.Tensor, like: torch.Tensor) -> None:
+    """Make a result as large as it should be, where that depends on values."""
+    tensor.resize_(like.shape)
+
+
+def _over(tensor: torch.Tensor) -> torch.Tensor:
+    place = (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
+    found = _kept.get(place)
+    if found is None:
+        found = _made(*place)
+        if len(_kept) >= _KEPT:
+            _kept.clear()
+        _kept[place] = found
+    return found
+
+
+def _made(
+    address: int, dtype: torch.dtype, shape: torch.Size, strides: tuple[int, ...]
+) -> torch.Tensor:
+    if 0 in shape or not address:
+        return _empty(shape, dtype=dtype)  # type: ignore[no-any-return]
+    extent = 1 + sum(
+        (size - 1) * stride for size, stride in zip(shape, strides, strict=True)
+    )
+    made = _empty((0,), dtype=dtype)
+    storage = storage_at(address, extent * dtype.itemsize)
+    return _set(made, storage, 0, shape, strides)  # type: ignore[no-any-return]
