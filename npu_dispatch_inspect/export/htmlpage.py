@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A trace or a report as one HTML page that needs nothing else."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import re
+from collections.abc import Callable
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from npu_dispatch_inspect.errors import RecordError, UsageError
+from npu_dispatch_inspect.export._html_logs import page_of_logs
+from npu_dispatch_inspect.export._html_model import Page, packed
+from npu_dispatch_inspect.export._html_ops import page_of_report, page_of_trace
+from npu_dispatch_inspect.export._html_overview import overview, text_of
+from npu_dispatch_inspect.traces.logs import LogTrace
+from npu_dispatch_inspect.traces.ops import OpTrace
+from npu_dispatch_inspect.traces.report import DispatchReport
+
+__all__ = ["html_report", "write_html"]
+
+SCRIPTS = ("data.js", "details.js", "table.js", "tree.js", "charts.js", "report.js")
+_PAGES: tuple[tuple[type, Callable[[Any], Page]], ...] = (
+    (DispatchReport, page_of_report),
+    (OpTrace, page_of_trace),
+    (LogTrace, page_of_logs),
+)
+
+
+def html_report(x: DispatchReport | OpTrace | LogTrace) -> str:
+    """A page for a browser: the verdict, a module tree, and a table to search.
+
+    The page is one file. It loads nothing, and a policy inside it forbids the
+    browser to: it can be sent to a colleague and opened from a folder. Names from
+    the program are only ever shown as text.
+
+    Args:
+        x: a report, an operator trace, or torch_npu's log lines.
+
+    Returns:
+        The page, pure ASCII.
+
+    Raises:
+        UsageError: there is no page for such an object.
+
+    Example:
+        >>> from npu_dispatch_inspect import Environment, OpTrace
+        >>> here = Environment(tool="0.1", python="3.11", platform="linux-x86_64")
+        >>> html_report(OpTrace(environment=here))[:15]
+        '<!doctype html>'
+    """
+    for kind, page_of in _PAGES:
+        if isinstance(x, kind):
+            return _written(page_of(x))
+    msg = (
+        "html_report takes a DispatchReport, an OpTrace or a LogTrace, "
+        f"not {type(x).__name__}."
+    )
+    raise UsageError(msg)
+
+
+def write_html(
+    x: DispatchReport | OpTrace | LogTrace, path: str | os.PathLike[str]
+) -> None:
+    """Write `html_report` to a file.
+
+    Args:
+        x: what `html_report` takes.
+        path: the file; one that is there is replaced.
+
+    Raises:
+        UsageError: there is no page for such an object.
+        RecordError: the file cannot be written.
+    """
+    page = html_report(x)
+    try:
+        Path(path).write_text(page, encoding="ascii", newline="\n")
+    except OSError as error:
+        msg = f"{os.fspath(path)} cannot be written: {error.strerror}."
+        raise RecordError(msg) from error
+
+
+def _written(page: Page) -> str:
+    style = _static("report.css")
+    script = _script()
+    parts = {
+        "policy": (
+            f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; "
+            "base-uri 'none'; form-action 'none'"
+        ),
+        "title": text_of(page.title),
+        "style": style,
+        "overview": overview(page),
+        "data": packed(page),
+        "script": script,
+    }
+    # In one pass: what is put in may contain what looks like a mark.
+    return re.sub(
+        r"\{\{ (\w+) \}\}", lambda mark: parts[mark[1]], _static("report.html")
+    )
+
+
+@cache
+def _script() -> str:
+    """The scripts as one: they share their names and nobody else sees them."""
+    inside = "\n".join(_static(name) for name in SCRIPTS)
+    return f'"use strict";\n{{\n{inside}}}\n'
+
+
+@cache
+def _static(name: str) -> str:
+    home = resources.files("npu_dispatch_inspect.export") / "static"
+    return (home / name).read_text(encoding="ascii")
+
+
+def _hash(text: str) -> str:
+    """By its hash alone the browser runs a script; no other can slip in."""
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
