@@ -72,7 +72,8 @@ def _kind(trace: Any) -> str:
 
 
 def _lines(trace: Any) -> Iterator[str]:
-    from npu_dispatch_inspect.display.text import environment_line, op_table
+    from npu_dispatch_inspect.display.ops import op_table
+    from npu_dispatch_inspect.display.text import environment_line
 
     kind = _kind(trace)
     if kind == "dispatch report":
@@ -113,19 +114,8 @@ def _save(traces: list[Any], item: pytest.Item, folder: str) -> Iterator[str]:
 
 def _write(trace: Any, path: Path) -> str:
     kind = _kind(trace)
-    if kind == "dispatch report":
-        from npu_dispatch_inspect.report_file import save_report
-
-        path = path.with_name(f"{path.name}.report.jsonl")
-        save_report(trace, path)
-    elif kind == "npu log":
-        # The lines as they came: what the library reads back as it does any log.
-        path = path.with_name(f"{path.name}.log")
-        text = "".join(each.text for each in trace.records)
-        path.write_bytes(text.encode("utf-8", "surrogateescape"))
-    else:
-        from npu_dispatch_inspect.serialization import save
-
-        path = path.with_name(f"{path.name}.jsonl")
-        save(trace, path)
+    # Of a log the lines as they came: they are read back as any log is.
+    suffix = {"dispatch report": ".report.jsonl", "npu log": ".log"}.get(kind, ".jsonl")
+    path = path.with_name(f"{path.name}{suffix}")
+    trace.save(path)
     return str(path)

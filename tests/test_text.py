@@ -14,7 +14,8 @@ from npu_dispatch_inspect import (
     SourceLocation,
     TensorSpec,
 )
-from npu_dispatch_inspect.display.text import op_table, op_text, table, value_text
+from npu_dispatch_inspect.display.ops import op_table
+from npu_dispatch_inspect.display.text import op_text, table, value_text
 
 HERE = Environment(tool="0.1.0", python="3.11.7", platform="linux-x86_64")
 

@@ -14,7 +14,11 @@ from npu_dispatch_inspect.records.registrations import (
     KernelRegistration,
     OperatorEntry,
 )
-from npu_dispatch_inspect.records.table_changes import TableChange, TableFact
+from npu_dispatch_inspect.records.table_changes import (
+    TableChange,
+    TableChanges,
+    TableFact,
+)
 from npu_dispatch_inspect.traces.tables import DispatchTable
 
 __all__ = ["compare_tables"]
@@ -27,7 +31,7 @@ _Fact: TypeAlias = "tuple[str | None, TableFact]"
 
 def compare_tables(
     before: DispatchTable, after: DispatchTable, *, exact: bool = False
-) -> tuple[TableChange, ...]:
+) -> TableChanges:
     """What differs between two tables, in the order of the operators.
 
     Generated files are cut into shards and lines move with every build, so two
@@ -61,7 +65,7 @@ def compare_tables(
         changes += _differences(
             "fallback", None, _fallback(before, key), _fallback(after, key), sight
         )
-    return tuple(changes)
+    return TableChanges(changes)
 
 
 def _differences(

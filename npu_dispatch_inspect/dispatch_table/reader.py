@@ -26,7 +26,7 @@ from npu_dispatch_inspect.records.registrations import (
     OperatorKind,
     PythonKernel,
 )
-from npu_dispatch_inspect.records.table_changes import TableChange
+from npu_dispatch_inspect.records.table_changes import TableChanges
 from npu_dispatch_inspect.traces._operator_names import spelled, split_spelling
 from npu_dispatch_inspect.traces.tables import DispatchTable
 
@@ -122,14 +122,14 @@ class DispatchTableReader:
         return self._ended()[1]
 
     @property
-    def changes(self) -> tuple[TableChange, ...]:
+    def changes(self) -> TableChanges:
         """What the block registered, replaced or removed.
 
         The kernels that win or lose by it are left out: one registration on an
         alias key moves dozens. `compare_tables(before, after)` has them.
         """
         changes = compare_tables(*self._ended(), exact=True)
-        return tuple(each for each in changes if each.what != "kernel")
+        return TableChanges(each for each in changes if each.what != "kernel")
 
     def _ended(self) -> tuple[DispatchTable, DispatchTable]:
         if self._before is None or self._after is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Chains as a tree of lines: what is folded, what stands in which column."""
+"""Chains as a tree of rows: what is folded, what stands in which column."""
 
 from __future__ import annotations
 
@@ -9,13 +9,20 @@ from itertools import groupby
 from attrs import evolve, field, frozen
 
 from npu_dispatch_inspect._verdict_sets import ALLOCATIONS, COPIES, WRAPPED_COPIES
+from npu_dispatch_inspect.display.document import (
+    Column,
+    Grid,
+    Heading,
+    More,
+    Row,
+    span,
+)
 from npu_dispatch_inspect.display.text import module_text, source_text, value_text
 from npu_dispatch_inspect.records import OpRecord, Phase, TaskRecord
 from npu_dispatch_inspect.records.chains import ChainNode, Launch, Verdict
 
-__all__ = ["chain_lines"]
+__all__ = ["VERDICT_STYLES", "chain_grid"]
 
-INDENT = "  "
 MAX_NAME = 46
 """The first column is this wide at most; longer names push the others aside."""
 MAX_SITE = 34
@@ -32,6 +39,36 @@ LABELS = {
 }
 """Short words for a narrow column; the others are their own."""
 
+VERDICT_STYLES = {
+    Verdict.ACLNN: "good",
+    Verdict.ACLNN_VIA: "good",
+    Verdict.ACLOP: "warn",
+    Verdict.CPU_FALLBACK: "bad",
+    Verdict.HIDDEN_CPU: "bad",
+    Verdict.NO_LAUNCH: "dim",
+    Verdict.COMPOSITE: "dim",
+    Verdict.KERNEL: "",
+    Verdict.COPY: "copy",
+    Verdict.UNKNOWN: "unknown",
+}
+LAUNCHED = ("launch", "aclop")
+STYLES = {
+    "launch": "launch",
+    "aclop": "warn",
+    "view": "dim",
+    **{
+        LABELS.get(verdict, verdict.value): style
+        for verdict, style in VERDICT_STYLES.items()
+    },
+}
+"""The style of what stands in the second column."""
+COLUMNS = (
+    Column(name="operator", cut=None, pad=MAX_NAME),
+    Column(name="verdict", cut=None),
+    Column(name="kernel", rank=1, least=16, cut=None),
+    Column(name="tensors", rank=2, least=12, cut=None),
+)
+
 
 @frozen(kw_only=True)
 class Line:
@@ -47,45 +84,59 @@ class Line:
     below: tuple[Line, ...] = ()
 
 
-def chain_lines(
-    chains: Iterable[ChainNode], *, width: int, fold: bool, limit: int
-) -> Iterator[str]:
+def chain_grid(
+    chains: Iterable[ChainNode], *, fold: bool = True, limit: int
+) -> tuple[Grid, int]:
     """The chains under headings that say module, phase and line.
 
     Args:
         chains: the program's own calls.
-        width: columns at most.
         fold: leave out what is inside views, copies, fallbacks and CPU kernels, and
             say only once what repeats.
         limit: so many of the program's own calls are shown.
+
+    Returns:
+        The grid, and how many calls are not in it.
     """
     shown = list(chains)
-    more = len(shown) - limit
-    groups = [
-        (heading, _folded([_line(each, fold=fold) for each in group], fold=fold))
-        for heading, group in groupby(shown[:limit], key=_heading)
-    ]
-    rows = [row for _, lines in groups for row in _rows(lines)]
-    widths = (
-        min(MAX_NAME, max((len(name) for name, _ in rows), default=0)),
-        max((len(line.verdict) for _, line in rows), default=0),
-        max((len(_kernel_and_place(line)) for _, line in rows), default=0),
-    )
+    rows: list[Row | Heading | More] = []
     known: dict[tuple[Line, ...], str] = {}
-    for heading, lines in groups:
-        same = known.get(lines) if fold and len(list(_rows(lines))) > 1 else None
+    for heading, group in groupby(shown[:limit], key=_heading):
+        lines = _folded([_line(each, fold=fold) for each in group], fold=fold)
+        several = len(lines) > 1 or any(line.below for line in lines)
+        same = known.get(lines) if fold and several else None
         if same is not None and same != heading:
-            yield _cut(f"{heading}: as {same}", width)
+            rows.append(Heading(text=heading, note=f"as {same}"))
             continue
         known.setdefault(lines, heading)
-        yield _cut(heading, width)
+        rows.append(Heading(text=heading))
         for part, times in _repeats(lines) if fold else [(lines, 1)]:
-            for name, line in _rows(part):
-                yield _cut(_columns(name, line, widths), width)
+            rows += map(_row, part)
             if times > 1:
-                yield f"{INDENT}... the last {len(part)} calls, {times} times in all"
-    if more > 0:
-        yield f"... {more} more calls"
+                rows.append(
+                    More(f"... the last {len(part)} calls, {times} times in all")
+                )
+    grid = Grid(columns=COLUMNS, rows=tuple(rows), header=False, branches=True)
+    return grid, max(0, len(shown) - limit)
+
+
+def _row(line: Line) -> Row:
+    made: dict[int, Row] = {}
+    order = [line]
+    for each in order:
+        order.extend(each.below)
+    for each in reversed(order):
+        style = STYLES.get(each.verdict, "")
+        made[id(each)] = Row(
+            cells=(
+                span(each.name, "launch" if each.verdict in LAUNCHED else "name"),
+                span(each.verdict, style),
+                span(_kernel_and_place(each), "place"),
+                span(each.values, "values"),
+            ),
+            below=tuple(made[id(inner)] for inner in each.below),
+        )
+    return made[id(line)]
 
 
 def _heading(node: ChainNode) -> str:
@@ -275,27 +326,6 @@ def _repeats(lines: tuple[Line, ...]) -> Iterator[tuple[tuple[Line, ...], int]]:
         place += length * times
 
 
-def _rows(lines: Iterable[Line]) -> Iterator[tuple[str, Line]]:
-    """Each line with the branches of the tree in front of its name."""
-    pending = [(line, INDENT, INDENT) for line in reversed(list(lines))]
-    while pending:
-        line, first, rest = pending.pop()
-        yield f"{first}{line.name}", line
-        for place, each in enumerate(reversed(line.below)):
-            branch, stem = ("└─ ", "   ") if place == 0 else ("├─ ", "│  ")
-            pending.append((each, rest + branch, rest + stem))
-
-
 def _kernel_and_place(line: Line) -> str:
     times = f"{line.times} times" if line.times > 1 else ""
     return "  ".join(part for part in (line.kernel or line.place, times) if part)
-
-
-def _columns(name: str, line: Line, widths: tuple[int, int, int]) -> str:
-    cells = (name, line.verdict, _kernel_and_place(line))
-    padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=True)]
-    return "  ".join([*padded, line.values]).rstrip()
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else f"{text[: width - 3]}..."

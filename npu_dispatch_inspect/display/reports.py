@@ -3,11 +3,27 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from npu_dispatch_inspect.display.chains import chain_lines
+from npu_dispatch_inspect.display.chains import VERDICT_STYLES, chain_grid
+from npu_dispatch_inspect.display.document import (
+    Column,
+    Counts,
+    Document,
+    Element,
+    Fold,
+    Grid,
+    Line,
+    More,
+    Row,
+    Title,
+    counted,
+    line,
+    listing,
+    span,
+)
+from npu_dispatch_inspect.display.layout import plain_text
 from npu_dispatch_inspect.display.text import environment_line, source_text
 from npu_dispatch_inspect.records import SourceLocation
 from npu_dispatch_inspect.records.chains import ChainNode, Failure, Verdict
@@ -15,91 +31,169 @@ from npu_dispatch_inspect.records.chains import ChainNode, Failure, Verdict
 if TYPE_CHECKING:
     from npu_dispatch_inspect.traces.report import DispatchReport
 
-__all__ = ["report_summary", "report_text"]
+__all__ = ["chain_document", "report_document", "report_summary", "report_text"]
 
-MAX_LISTED = 12
+MAX_CHAINS = 60
+"""So many of the program's own calls are shown."""
+MAX_MODULES = 100
 
 
 def report_text(
-    report: DispatchReport, *, width: int, max_chains: int, fold: bool = True
+    report: DispatchReport, *, width: int | None, max_chains: int, fold: bool = True
 ) -> str:
     """The whole report; its first line says where the block ran."""
-    lines = [environment_line(report.environment), ""]
-    lines += chain_lines(report.chains, width=width, fold=fold, limit=max_chains)
-    lines += ["", *report_summary(report).splitlines()[1:]]
-    return "\n".join(lines)
+    document = report_document(report, max_chains=max_chains, fold=fold)
+    return plain_text(document, width=width)
 
 
 def report_summary(report: DispatchReport) -> str:
     """Where it ran, the counts, and everything a reader should not overlook."""
+    return plain_text((_where(report), *_counts(report), *_standing_out(report)))
+
+
+def report_document(
+    report: DispatchReport,
+    *,
+    html: bool = False,
+    max_chains: int = MAX_CHAINS,
+    fold: bool = True,
+) -> Document:
+    """The chains as a tree, and what stands out; a notebook begins with the counts."""
+    grid, more = chain_grid(report.chains, fold=fold, limit=max_chains)
+    tree: list[Element] = [grid]
+    if more:
+        tree.append(line(f"... {more} more calls", "dim"))
+    if not html:
+        blank = line()
+        rest = (*_counts(report), *_standing_out(report))
+        return (_where(report), blank, *tree, blank, *rest)
+    _, verdicts, *told = _counts(report)
+    return (
+        Title(name="DispatchReport", facts=(_total(report),)),
+        verdicts,
+        *told,
+        *_standing_out(report),
+        Fold(title="chains", body=tuple(tree), open=True),
+        _modules(report),
+        _where(report, "dim"),
+    )
+
+
+def chain_document(node: ChainNode, *, html: bool = False) -> Document:
+    """One call down to what it launched, and the fact that decided its verdict."""
+    grid, _ = chain_grid([node], limit=1)
+    why = line(f"{node.verdict.value}: {node.why}", VERDICT_STYLES[node.verdict])
+    if html:
+        return (Title(name=node.op.qualified_name), why, grid)
+    return (grid, why)
+
+
+def _where(report: DispatchReport, style: str = "") -> Line:
+    return line(environment_line(report.environment), style)
+
+
+def _total(report: DispatchReport) -> str:
     nodes = list(report.nodes())
-    launches = len(report.launches)
     aclops = sum(len(node.aclops) for node in nodes)
-    total = f"{_count(len(nodes), 'call')}, {_count(launches, 'aclnn launch')}"
-    if aclops:
-        total += f", {_count(aclops, 'aclop task')}"
-    lines = [environment_line(report.environment), total]
-    lines += [
-        f"{count:7}  {verdict.value}" for verdict, count in report.verdicts().items()
-    ]
+    launches = counted(len(report.launches), "aclnn launch")
+    total = f"{counted(len(nodes), 'call')}, {launches}"
+    return f"{total}, {counted(aclops, 'aclop task')}" if aclops else total
+
+
+def _counts(report: DispatchReport) -> Iterator[Element]:
+    yield line(_total(report), "total")
+    yield Counts(
+        items=tuple(
+            (verdict.value, count, VERDICT_STYLES[verdict])
+            for verdict, count in report.verdicts().items()
+        )
+    )
     if report.trace.truncated:
-        lines.append("truncated: max_ops was reached, later calls are missing")
+        yield line("truncated: max_ops was reached, later calls are missing", "warn")
     if report.logger_calls:
-        lines.append(
-            f"left out: {_count(report.logger_calls, 'call')} by which torch_npu's logger "
-            "read 0-dim tensors to print them"
+        yield line(
+            f"left out: {counted(report.logger_calls, 'call')} by which torch_npu's "
+            "logger read 0-dim tensors to print them"
         )
     unprinted = sum(not launch.record.text for launch in report.launches)
     if unprinted:
-        lines.append(
-            f"not printed: {_count(unprinted, 'aclnn launch')} without a line, known by the "
-            "queue's task or by the profiler"
+        yield line(
+            f"not printed: {counted(unprinted, 'aclnn launch')} without a line, known "
+            "by the queue's task or by the profiler"
         )
-    lines += _section("fallbacks to the CPU", map(_call, report.fallbacks))
-    lines += _section(
+
+
+def _standing_out(report: DispatchReport) -> Iterator[Element]:
+    """Fallbacks, copies, what is not known, the error, and what is missing."""
+    yield from listing(
+        "fallbacks to the CPU", map(_call, report.fallbacks), style="bad"
+    )
+    yield from listing(
         "copies and casts",
         (f"{copy}{_at(copy.source)}" for copy in report.copies_and_casts),
+        style="copy",
     )
-    lines += _section(
-        "unknown", (_call(n) for n in nodes if n.verdict is Verdict.UNKNOWN)
-    )
-    lines += _section(
+    unknown = (node for node in report.nodes() if node.verdict is Verdict.UNKNOWN)
+    yield from listing("unknown", map(_call, unknown), style="unknown")
+    yield from listing(
         "launches of which the call is not known",
         (
             f"{record.name}: {record.attribution or 'no call was traced'}"
             for record in report.unattributed
         ),
+        style="unknown",
     )
     if report.failure is not None:
-        lines += _failure(report.failure)
-    lines += [
-        f"missing: {each.what} lines. {each.reason} {each.remedy}".rstrip()
-        for each in report.missing
-    ]
+        yield from _failure(report.failure)
+    for each in report.missing:
+        told = f"missing: {each.what} lines. {each.reason} {each.remedy}".rstrip()
+        yield line(told, "warn")
     logs = report.logs
     notes = (*report.notes, *report.trace.notes, *(logs.incomplete if logs else ()))
-    lines += [f"note: {note}" for note in notes]
-    return "\n".join(lines)
+    yield from (line(f"note: {note}", "note") for note in notes)
 
 
-def _failure(failure: Failure) -> Iterator[str]:
+def _modules(report: DispatchReport) -> Fold:
+    """What each module did itself."""
+    shares = list(report.by_module().items())
+    rows: list[Row | More] = [
+        Row(
+            cells=(
+                span(name or "no module", "module"),
+                span(share.calls, "number"),
+                span(", ".join(f"{n} {each.value}" for each, n in share.verdicts.most_common())),
+                span(", ".join(f"{n} {each}" for each, n in share.launches.most_common()), "launch"),
+            )
+        )
+        for name, share in shares[:MAX_MODULES]
+    ]  # fmt: skip
+    if len(shares) > MAX_MODULES:
+        rows.append(More(f"... {len(shares) - MAX_MODULES} more"))
+    names = ("module", "calls", "verdicts", "launches")
+    columns = tuple(Column(name=name) for name in names)
+    grid = Grid(columns=columns, rows=tuple(rows))
+    return Fold(title=counted(len(shares), "module"), body=(grid,))
+
+
+def _failure(failure: Failure) -> Iterator[Element]:
     message = failure.exception.message.strip().partition("\n")[0]
     told = f": {message}" if message else ""
-    yield f"the block died of {failure.exception.type}{told}"
+    yield line(f"the block died of {failure.exception.type}{told}", "bad")
     if failure.reported:
         code = f", error {failure.code}" if failure.code else ""
-        yield f"  reported operator: {failure.reported}{code}"
+        yield line(f"reported operator: {failure.reported}{code}", indent=2)
     if failure.asynchronous:
-        yield (
-            "  The device works behind the host: the cause may be an earlier launch. "
-            "ASCEND_LAUNCH_BLOCKING=1 makes it surface where it is."
+        yield line(
+            "The device works behind the host: the cause may be an earlier launch. "
+            "ASCEND_LAUNCH_BLOCKING=1 makes it surface where it is.",
+            indent=2,
         )
     # What ran before an error of the program itself has no part in it.
     if failure.before and (failure.reported or failure.asynchronous):
-        yield "  the last launches before it, latest last:"
+        yield line("the last launches before it, latest last:", indent=2)
         width = max(len(launch.name) for launch, _ in failure.before)
         for launch, source in failure.before:
-            yield f"    {launch.name.ljust(width)}{_at(source)}"
+            yield line(f"{launch.name.ljust(width)}{_at(source)}", "launch", indent=4)
 
 
 def _call(node: ChainNode) -> str:
@@ -109,20 +203,3 @@ def _call(node: ChainNode) -> str:
 def _at(source: SourceLocation | None) -> str:
     text = source_text(source)
     return f"  {text}" if text else ""
-
-
-def _section(title: str, entries: Iterable[str]) -> Iterator[str]:
-    """A heading with the number of entries; equal ones are one line with a count."""
-    counted = Counter(entries)
-    if not counted:
-        return
-    yield f"{title}: {counted.total()}"
-    for entry, times in list(counted.items())[:MAX_LISTED]:
-        yield f"  {entry}{f'  {times} times' if times > 1 else ''}"
-    if len(counted) > MAX_LISTED:
-        yield f"  ... {len(counted) - MAX_LISTED} more"
-
-
-def _count(number: int, what: str) -> str:
-    plural = "es" if what.endswith("ch") else "s"
-    return f"{number} {what}{'' if number == 1 else plural}"

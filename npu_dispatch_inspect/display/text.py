@@ -1,41 +1,36 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Plain text for people: tables and the line that says where a trace was made."""
+"""The words of records: values, calls, places, and where a trace was made."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING
 
+from npu_dispatch_inspect.display.document import MAX_CELL, Span
 from npu_dispatch_inspect.records import (
     Argument,
     Constant,
     Environment,
     OpRecord,
+    Phase,
     SourceLocation,
     TensorSpec,
     Value,
 )
-
-if TYPE_CHECKING:
-    from npu_dispatch_inspect.traces.ops import OpTrace
 
 __all__ = [
     "environment_line",
     "inputs_text",
     "line_text",
     "module_text",
-    "op_table",
     "op_text",
+    "phase_style",
+    "result_text",
     "source_text",
     "table",
     "value_text",
 ]
 
-HEAD_ROWS = 150
-TAIL_ROWS = 30
-"""A longer trace shows so many rows from its beginning and its end."""
-MAX_CELL = 64
 MAX_ITEMS = 4
 """So many elements of a list are shown."""
 
@@ -53,7 +48,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _cut(text: str) -> str:
-    text = text.replace("\n", " ")
+    text = Span(text).text
     return text if len(text) <= MAX_CELL else f"{text[: MAX_CELL - 3]}..."
 
 
@@ -71,7 +66,7 @@ def value_text(value: Value) -> str:
 
 def op_text(record: OpRecord) -> str:
     """The call on one line: ``aten::add.Tensor(f32[2], 1) -> f32[2]``."""
-    return f"{record.qualified_name}({inputs_text(record)}){_result(record)}"
+    return f"{record.qualified_name}({inputs_text(record)}){result_text(record)}"
 
 
 def inputs_text(record: OpRecord) -> str:
@@ -93,53 +88,13 @@ def _argument(argument: Argument, *, named: bool) -> str:
     return f"{argument.name}={text}" if named else text
 
 
-def _result(record: OpRecord) -> str:
+def result_text(record: OpRecord) -> str:
+    """`` -> f32[2]`` or `` raised RuntimeError``, with the space before it."""
     if record.exception is not None:
         return f" raised {record.exception.type}"
     if not record.outputs:
         return ""
     return f" -> {', '.join(value_text(each) for each in record.outputs)}"
-
-
-def op_table(trace: OpTrace, *, max_rows: int | None = None) -> str:
-    """A trace as a table: number, phase, operator, tensors, module, user's line.
-
-    The text is the same between runs and machines: no ids, times, addresses or
-    absolute paths.
-
-    Args:
-        trace: what to show.
-        max_rows: rows at most; None shows `HEAD_ROWS` and `TAIL_ROWS`.
-    """
-    records = trace.records
-    head, tail = HEAD_ROWS, TAIL_ROWS
-    if max_rows is not None:
-        head, tail = max_rows, 0
-    hidden = max(0, len(records) - head - tail)
-    shown = (
-        records if not hidden else (*records[:head], *records[len(records) - tail :])
-    )
-    header = ("#", "phase", "operator", "inputs -> outputs", "module", "line")
-    lines = table(header, [_row(each) for each in shown]).split("\n")
-    if hidden:
-        lines.insert(1 + head, f"... {hidden} more")
-    count = len(records)
-    lines.append(f"{count} operator call{'' if count == 1 else 's'}")
-    if trace.truncated:
-        lines[-1] += ", truncated: max_ops was reached"
-    lines.extend(f"note: {note}" for note in trace.notes)
-    return "\n".join(lines)
-
-
-def _row(record: OpRecord) -> tuple[str, ...]:
-    return (
-        str(record.index),
-        record.phase.short,
-        "  " * record.depth + record.qualified_name,
-        f"{inputs_text(record)}{_result(record)}",
-        module_text(record),
-        line_text(record),
-    )
 
 
 def module_text(record: OpRecord) -> str:
@@ -163,6 +118,11 @@ def source_text(source: SourceLocation | None) -> str:
         return ""
     # The path's last part only: where the program lies differs by machine.
     return f"{PurePath(source.file).name}:{source.line}"
+
+
+def phase_style(phase: Phase) -> str:
+    """The style of what belongs to a phase."""
+    return f"phase-{phase.short}"
 
 
 def environment_line(environment: Environment) -> str:

@@ -16,6 +16,7 @@ from npu_dispatch_inspect.records import (
     SourceLocation,
     TaskRecord,
 )
+from npu_dispatch_inspect.records.printed import Printed
 
 __all__ = ["ChainNode", "Failure", "Launch", "NativeCall", "Verdict"]
 
@@ -70,7 +71,7 @@ class NativeCall:
 
 
 @frozen(kw_only=True)
-class ChainNode:
+class ChainNode(Printed):
     """One call, what it called, and what it launched itself."""
 
     op: OpRecord

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from attrs import frozen
 
+from npu_dispatch_inspect.records.printed import Printed
 from npu_dispatch_inspect.records.registrations import KernelState
 
 __all__ = ["Coverage", "CoveredCall"]
@@ -32,7 +33,7 @@ class CoveredCall:
 
 
 @frozen(kw_only=True)
-class Coverage:
+class Coverage(Printed):
     """Every call of a program with what it has on one dispatch key."""
 
     key: str

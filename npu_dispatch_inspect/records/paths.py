@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from attrs import field, frozen
 
 from npu_dispatch_inspect.records.ops import KernelChoice
+from npu_dispatch_inspect.records.printed import Printed
 from npu_dispatch_inspect.records.registrations import ComputedKernel
-from npu_dispatch_inspect.records.values import Argument, TensorSpec
+from npu_dispatch_inspect.records.values import Argument
 
 __all__ = [
     "BackendChoice",
@@ -58,7 +59,7 @@ class PathStep:
 
 
 @frozen(kw_only=True)
-class PredictedCall:
+class PredictedCall(Printed):
     """One call with the keys it will pass and the calls it will make."""
 
     name: str
@@ -113,10 +114,6 @@ class PredictedCall:
         for call in self.calls or ():
             yield from call.walk()
 
-    def __str__(self) -> str:
-        """The tree, one call a line."""
-        return "\n".join(_lines(self, 0))
-
 
 @frozen(kw_only=True)
 class BackendChoice:
@@ -150,7 +147,7 @@ class DtypeProbe:
 
 
 @frozen(kw_only=True)
-class Explanation:
+class Explanation(Printed):
     """Why these tensors go where they go, in the three stages torch documents."""
 
     calls: tuple[PredictedCall, ...]
@@ -176,34 +173,3 @@ class Explanation:
     def names(self) -> tuple[str, ...]:
         """Qualified names of every call, in the order they start."""
         return tuple(call.qualified_name for call in self.walk())
-
-    def __str__(self) -> str:
-        """The tree of calls, then the backend's choices and the dtypes."""
-        lines = [str(call) for call in self.calls]
-        if self.unknown:
-            lines.append(f"not followed further: {self.unknown}")
-        for each in self.backend:
-            why = "; ".join(each.reasons) or "no reason can be observed"
-            lines.append(f"{each.operator}: {each.backend} {each.route} ({why})")
-        for probe in self.dtypes or ():
-            detail = probe.message or ", ".join(probe.results)
-            lines.append(f"{probe.dtype}: {probe.outcome} {detail}".rstrip())
-        return "\n".join(lines)
-
-
-def _lines(call: PredictedCall, depth: int) -> Iterator[str]:
-    tensors = ", ".join(
-        str(each.value) for each in call.inputs if isinstance(each.value, TensorSpec)
-    )
-    way = " -> ".join(
-        f"{step.key} {step.action.value}"
-        for step in call.steps
-        if step.action is not StepAction.FALLTHROUGH
-    )
-    last = call.last
-    site = f"  {last.kernel.site}" if last is not None and last.kernel else ""
-    yield f"{'  ' * depth}{call.qualified_name}({tensors})  {way}{site}"
-    for each in call.calls or ():
-        yield from _lines(each, depth + 1)
-    if call.unknown:
-        yield f"{'  ' * (depth + 1)}inside unknown: {call.unknown}"

@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 from attrs import field, frozen
 
 from npu_dispatch_inspect.errors import UnknownNameError
+from npu_dispatch_inspect.records.printed import Printed
 
 __all__ = [
     "BackendFallback",
@@ -258,7 +259,7 @@ class KernelMap(Mapping[str, _Record], Generic[_Record]):
 
 
 @frozen(kw_only=True)
-class OperatorEntry:
+class OperatorEntry(Printed):
     """Everything the tables say about one operator overload."""
 
     name: str
@@ -319,7 +320,7 @@ class OperatorEntry:
 
 
 @frozen(kw_only=True)
-class OverloadGroup:
+class OverloadGroup(Printed):
     """All overloads of one operator; reads like its default overload."""
 
     name: str

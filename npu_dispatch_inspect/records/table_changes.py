@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from attrs import frozen
 
+from npu_dispatch_inspect.records.printed import Printed
 from npu_dispatch_inspect.records.registrations import (
     BackendFallback,
     ComputedKernel,
@@ -15,7 +16,7 @@ from npu_dispatch_inspect.records.registrations import (
     PythonKernel,
 )
 
-__all__ = ["TableChange", "TableFact"]
+__all__ = ["TableChange", "TableChanges", "TableFact"]
 
 TableFact: TypeAlias = (
     "BackendFallback | ComputedKernel | Definition | KernelRegistration | PythonKernel"
@@ -51,3 +52,9 @@ class TableChange:
             each.site for each in (self.before, self.after) if each is not None
         )
         return f"{self.change} {self.what} {subject}: {sites}"
+
+
+class TableChanges(Printed, tuple[TableChange, ...]):
+    """The changes between two tables: a tuple that prints itself."""
+
+    __slots__ = ()

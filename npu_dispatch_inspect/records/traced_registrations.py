@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
+from npu_dispatch_inspect.records.printed import Printed
 from npu_dispatch_inspect.records.registrations import OperatorEntry
 
 __all__ = ["RegisteredCall", "RegistrationTrace"]
@@ -22,7 +23,7 @@ class RegisteredCall:
 
 
 @frozen(kw_only=True)
-class RegistrationTrace:
+class RegistrationTrace(Printed):
     """The calls of a function above decomposition, in the order of the graph."""
 
     route: str

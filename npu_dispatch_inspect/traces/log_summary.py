@@ -21,6 +21,7 @@ from npu_dispatch_inspect.records import (
     TaskKind,
     TensorSpec,
 )
+from npu_dispatch_inspect.records.printed import Printed
 from npu_dispatch_inspect.traces._queue import queue_waits
 
 __all__ = ["LogSummary", "summarize"]
@@ -33,7 +34,7 @@ _MOVES: Final = {
 
 
 @frozen(kw_only=True, hash=False)
-class LogSummary:
+class LogSummary(Printed):
     """Counts of what the records of a log tell.
 
     Summaries of parts of a log add up: ``first + second``. A wait that begins

@@ -21,6 +21,7 @@ from npu_dispatch_inspect.records import (
     OpPluginCall,
     TaskRecord,
 )
+from npu_dispatch_inspect.records.printed import Printed
 from npu_dispatch_inspect.traces._deferred import Deferred
 from npu_dispatch_inspect.traces._queue import pair_tasks
 from npu_dispatch_inspect.traces.log_summary import LogSummary, summarize
@@ -30,7 +31,7 @@ __all__ = ["LogTrace"]
 R = TypeVar("R", bound=LogRecord)
 
 
-class LogTrace(Deferred, Sequence[LogRecord]):
+class LogTrace(Printed, Deferred, Sequence[LogRecord]):
     """Log records in the order in which they were written.
 
     A slice or a query gives a smaller trace whose records keep the index they

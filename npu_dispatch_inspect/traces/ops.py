@@ -18,13 +18,14 @@ from npu_dispatch_inspect.records import (
     TensorSpec,
     tensors_in,
 )
+from npu_dispatch_inspect.records.printed import Printed
 from npu_dispatch_inspect.traces._deferred import Deferred
 
-__all__ = ["CallNode", "Flow", "OpTrace"]
+__all__ = ["CallNode", "CallTree", "Flow", "OpTrace"]
 
 
 @frozen(kw_only=True)
-class CallNode:
+class CallNode(Printed):
     """One call and the calls made inside it, in order."""
 
     record: OpRecord
@@ -37,8 +38,14 @@ class CallNode:
             yield from child.walk()
 
 
+class CallTree(Printed, tuple[CallNode, ...]):
+    """The outermost calls of a trace: a tuple that prints itself."""
+
+    __slots__ = ()
+
+
 @frozen(kw_only=True)
-class Flow:
+class Flow(Printed):
     """Where the tensors of one call came from and where its results went."""
 
     record: OpRecord
@@ -49,7 +56,7 @@ class Flow:
     call had overwritten it."""
 
 
-class OpTrace(Deferred, Sequence[OpRecord]):
+class OpTrace(Printed, Deferred, Sequence[OpRecord]):
     """Operator calls in the order in which they began.
 
     A slice or a query gives a smaller trace whose records keep the index they
@@ -158,12 +165,6 @@ class OpTrace(Deferred, Sequence[OpRecord]):
         """Short and code-like; `print` shows the table."""
         label = f"{self.label!r}, " if self.label else ""
         return f"OpTrace({label}{len(self.records)} ops, engine={self.engine!r})"
-
-    def __str__(self) -> str:
-        """The trace as a table."""
-        from npu_dispatch_inspect.display.text import op_table
-
-        return op_table(self)
 
     @property
     def complete(self) -> bool:
@@ -275,7 +276,7 @@ class OpTrace(Deferred, Sequence[OpRecord]):
         counted = Counter(self.names)
         return dict(sorted(counted.items(), key=lambda item: (-item[1], item[0])))
 
-    def tree(self) -> tuple[CallNode, ...]:
+    def tree(self) -> CallTree:
         """The calls nested as they were made.
 
         A call whose parent is not in this trace stands at the top.
@@ -291,7 +292,7 @@ class OpTrace(Deferred, Sequence[OpRecord]):
         for each in reversed(self.records):
             children = tuple(nodes[child.index] for child in below.get(each.index, ()))
             nodes[each.index] = CallNode(record=each, children=children)
-        return tuple(nodes[each.index] for each in below.get(None, ()))
+        return CallTree(nodes[each.index] for each in below.get(None, ()))
 
     def flow(self, record: OpRecord) -> Flow:
         """Who made the inputs of a call, and who used its results.
@@ -328,12 +329,6 @@ class OpTrace(Deferred, Sequence[OpRecord]):
             makers=tuple(unique[index] for index in sorted(unique)),
             users=tuple(users),
         )
-
-    def to_text(self) -> str:
-        """The stable text: no ids, times, addresses or absolute paths."""
-        from npu_dispatch_inspect.display.text import op_table
-
-        return op_table(self)
 
 
 def _phase(phase: Phase | str) -> Phase:

@@ -23,6 +23,7 @@ from npu_dispatch_inspect.records.chains import (
     NativeCall,
     Verdict,
 )
+from npu_dispatch_inspect.records.printed import Printed
 from npu_dispatch_inspect.traces._copies import Copy, copies_in
 from npu_dispatch_inspect.traces._deferred import Deferred
 from npu_dispatch_inspect.traces._ways import launched, matches, near, way
@@ -43,7 +44,7 @@ class ModuleShare:
     verdicts: Counter[Verdict]
 
 
-class DispatchReport(Deferred):
+class DispatchReport(Printed, Deferred):
     """What a block ran, from the module down to the queue task.
 
     Inside the block the report shows what has been seen so far; afterwards it is
@@ -215,8 +216,8 @@ class DispatchReport(Deferred):
             to: an aclnn operator, an aclop, an operator or a kernel's site, a glob.
 
         Returns:
-            ``("aten::linear", "aten::addmm", "RegisterNPU.cpp:34325", "aclnnAddmm",
-            "task 0")``: operators, the last one's kernel, the launch, the task.
+            Operators, the last one's kernel, the launch and the task, as in
+            ``("aten::addmm", "RegisterNPU.cpp:34325", "aclnnAddmm", "task 0")``.
 
         Raises:
             UsageError: there is no such operator, or no way from it to ``to``; the
@@ -281,7 +282,7 @@ class DispatchReport(Deferred):
         return report_summary(self._now())
 
     def to_text(
-        self, *, width: int = 140, max_chains: int = 60, fold: bool = True
+        self, *, width: int | None = 140, max_chains: int = 60, fold: bool = True
     ) -> str:
         """The report as text.
 
@@ -294,10 +295,6 @@ class DispatchReport(Deferred):
         from npu_dispatch_inspect.display.reports import report_text
 
         return report_text(self._now(), width=width, max_chains=max_chains, fold=fold)
-
-    def __str__(self) -> str:
-        """`to_text` with its defaults."""
-        return self.to_text()
 
     def __repr__(self) -> str:
         """Short and code-like; `print` shows the tree."""

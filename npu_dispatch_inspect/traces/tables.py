@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from npu_dispatch_inspect.errors import UnknownNameError, UsageError
 from npu_dispatch_inspect.records import Environment
+from npu_dispatch_inspect.records.printed import Printed
 from npu_dispatch_inspect.records.registrations import (
     BackendFallback,
     ComputedKernel,
@@ -23,6 +24,7 @@ from npu_dispatch_inspect.records.registrations import (
     OverloadGroup,
 )
 from npu_dispatch_inspect.traces._operator_names import find_names
+from npu_dispatch_inspect.traces._saving import Saved
 from npu_dispatch_inspect.traces._table_queries import (
     backend_fallback,
     facts_of,
@@ -37,7 +39,7 @@ __all__ = ["DispatchTable", "EntrySource", "TableSource"]
 _Enum = TypeVar("_Enum", KernelState, OperatorKind)
 
 
-class DispatchTable:
+class DispatchTable(Printed, Saved):
     """Operators with their registrations and winning kernels.
 
     A query gives another, smaller table, so queries chain::
