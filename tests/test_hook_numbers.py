@@ -105,6 +105,22 @@ def test_numbers_in_lists_of_tensors():
     assert actual.dtype == expected.dtype
 
 
+def test_a_number_handed_back_is_the_tensor_it_was():
+    """An operator with nothing to do returns the wrapped number, not a Python number."""
+    product = torch.ones((), requires_grad=True, dtype=torch.float64) * 3.5
+    number = product.grad_fn._saved_other
+    floats = torch.ones(2)
+    expected = floats * number.to(torch.float64)
+
+    with trace_ops(engine="dispatcher") as trace:
+        same = number.to(torch.float64)
+        product = floats * same
+
+    assert same is number
+    assert bits(product) == bits(expected)  # a tensor would have made it float64
+    assert trace.find("aten::to")[0].argument("self") == 3.5
+
+
 def test_kernels_written_in_python_are_still_given_numbers():
     """A Python kernel of the user's sees a number where it saw one without a tracer."""
     given = []
