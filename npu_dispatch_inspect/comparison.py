@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from npu_dispatch_inspect._call_patterns import CallPattern, call_name, overload_of
 from npu_dispatch_inspect._comparison_details import CHOICES, STANDARD, changes_between
@@ -18,6 +18,7 @@ from npu_dispatch_inspect.matching import Alignment, align
 from npu_dispatch_inspect.patterns import Call
 from npu_dispatch_inspect.records.comparisons import Change, Difference, Place
 from npu_dispatch_inspect.records.table_changes import TableChange
+from npu_dispatch_inspect.traces.graphs import GraphSet
 from npu_dispatch_inspect.traces.logs import LogTrace
 from npu_dispatch_inspect.traces.ops import OpTrace
 from npu_dispatch_inspect.traces.report import DispatchReport
@@ -86,6 +87,7 @@ def compare(
     *,
     names: tuple[str, str] | None = None,
     details: Collection[str] = STANDARD,
+    where: Callable[[Any], bool] | None = None,
 ) -> Comparison:
     """Put two traces, reports, logs, graphs, tables or lists side by side.
 
@@ -104,6 +106,7 @@ def compare(
             shapes), ``"arguments"`` (all others), ``"phase"``, ``"module"``,
             ``"kernel"``, and of reports ``"verdict"`` and ``"launches"``. Where a
             side does not have one of them, nothing is compared.
+        where: A function of a call: only those for which it holds are compared.
 
     Raises:
         UsageError: the two have nothing in common, or there is no such detail.
@@ -131,6 +134,11 @@ def compare(
         raise UsageError(msg)
     left, right = _in_common(left, right)
     words, one, other_side = _calls(left, right)
+    if where is not None:
+        one, other_side = (
+            evolve(each, calls=[call for call in each.calls if where(call)])
+            for each in (one, other_side)
+        )
     sides = names or _names(left, right)
     words = Words(
         noun=words.noun,
@@ -222,6 +230,8 @@ def _side(value: Any) -> _Side:
     if isinstance(value, DispatchReport):
         nodes = {node.op.index: node for node in value.nodes()}
         return _Side(calls=[node.op for node in nodes.values()], nodes=nodes)
+    if isinstance(value, GraphSet):
+        return _Side(calls=[each for graph in value for each in graph.records])
     found = getattr(value, "records", value)
     if isinstance(found, (str, bytes, Mapping)) or not isinstance(found, Iterable):
         msg = (

@@ -1,18 +1,47 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The command line: one module per command."""
+"""The command line: one module per command, imported when the command is given."""
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
-from npu_dispatch_inspect.cli import demo, run
+from npu_dispatch_inspect.cli._frame import (
+    BROKEN_PIPE,
+    INTERRUPTED,
+    Parser,
+    ShowVersion,
+    close_output,
+    forgiving_output,
+    say,
+)
 from npu_dispatch_inspect.errors import InspectError
 
 __all__ = ["main"]
 
-COMMANDS = (run, demo)
+COMMANDS = {
+    "run": "run a script or module and report what it ran",
+    "demo": "trace nn.Linear and a transformer training step",
+    "table": "show who registered what for an operator, and which kernel wins",
+    "explain": "tell which kernel a call will reach, and why",
+    "coverage": "tell which operators of a program a device has kernels for",
+    "logs": "read log files of torch_npu",
+    "show": "show a saved file as text",
+    "diff": "compare two saved files or logs",
+    "export": "turn a saved file into another format",
+    "doctor": "check what is installed, what works, and what to do",
+}
+RUN_PROGRAMS = ("run", "demo")
+"""Commands whose standard output belongs to the program they run."""
+EXAMPLES = """\
+examples:
+  %(prog)s run train.py --epochs 1
+  %(prog)s explain aten::addmm 'f32[4]' 'f32[2,3]' 'f32[3,4]'
+  %(prog)s logs rank0.log | less
+  %(prog)s doctor
+  %(prog)s COMMAND --help
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -21,16 +50,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: the words after the program's name; None takes `sys.argv`.
     """
-    parser = argparse.ArgumentParser(
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        parser, chosen = _parser(words)
+        options = parser.parse_args(words)
+        if chosen not in RUN_PROGRAMS:
+            forgiving_output()
+        status = int(options.run(options))
+        sys.stdout.flush()
+    except InspectError as error:
+        say(str(error))
+        return 2
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        close_output()
+        return BROKEN_PIPE
+    return status
+
+
+def _parser(words: Sequence[str]) -> tuple[Parser, str | None]:
+    parser = Parser(
         prog="npu-dispatch-inspect",
         description="Show what a PyTorch program really ran, and why.",
+        epilog=EXAMPLES,
     )
-    commands = parser.add_subparsers(dest="command", required=True)
-    for module in COMMANDS:
-        module.add_parser(commands)
-    options = parser.parse_args(arguments)
-    try:
-        return int(options.run(options))
-    except InspectError as error:
-        print(f"npu-dispatch-inspect: {error}", file=sys.stderr)
-        return 2
+    parser.add_argument("--version", action=ShowVersion, help="show the version")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    # Only the command that is given is imported; of the others a line is needed.
+    chosen = next((word for word in words if not word.startswith("-")), None)
+    for name, summary in COMMANDS.items():
+        if name == chosen:
+            import_module(f"{__name__}.{name}").add_parser(commands, summary)
+        else:
+            commands.add_parser(name, help=summary)
+    return parser, chosen

@@ -4,21 +4,19 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from importlib.util import find_spec
 from typing import Any
 
 from npu_dispatch_inspect.cli import _standin
-from npu_dispatch_inspect.errors import StandInError
+from npu_dispatch_inspect.cli._torch import default_device, import_torch
 
 __all__ = ["add_parser"]
 
 
-def add_parser(commands: Any) -> None:
+def add_parser(commands: Any, summary: str) -> None:
     """Add the command to the parser's ``commands``."""
     parser = commands.add_parser(
         "demo",
-        help="trace nn.Linear and a transformer training step",
+        help=summary,
         description="Trace nn.Linear(128, 64), forward and backward, and a training "
         "step of a small transformer layer, on npu:0 where torch_npu is installed "
         "(on the stand-in where CANN is not) and else on the CPU.",
@@ -29,15 +27,13 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the trace of both programs."""
-    _load_what_is_needed(options)
-    import torch
+    torch = import_torch(options)
     from torch import nn
 
     from npu_dispatch_inspect.capture.ops import trace_ops
     from npu_dispatch_inspect.display.text import environment_line
 
-    npu = getattr(torch, "npu", None)
-    device = "npu:0" if npu is not None and npu.is_available() else "cpu"
+    device = "npu:0" if default_device(torch) == "npu" else "cpu"
     linear = nn.Linear(128, 64).to(device)
     inputs = torch.randn(32, 128, device=device)
     with trace_ops() as trace:
@@ -66,19 +62,3 @@ def run(options: argparse.Namespace) -> int:
         print(f"{name:9}  {len(part):3} calls: {counts}, ...")
     print(f"\n{environment_line(step.environment)}")
     return 0
-
-
-def _load_what_is_needed(options: argparse.Namespace) -> None:
-    if options.stand_in:
-        _standin.load_if_asked(options)
-        return
-    if "torch" in sys.modules or find_spec("torch_npu") is None:
-        return
-    from npu_dispatch_inspect import standin
-    from npu_dispatch_inspect.standin.checks import check_no_cann
-
-    try:
-        check_no_cann()
-    except StandInError:
-        return  # a real CANN is here, and with it perhaps a real device
-    standin.load(options.device_name, options.device_count)

@@ -14,6 +14,7 @@ from typing import Any
 from npu_dispatch_inspect.cli import _standin
 from npu_dispatch_inspect.cli._program import Inspection, own_traceback
 from npu_dispatch_inspect.errors import RecordError, UsageError
+from npu_dispatch_inspect.export.saving import format_of
 
 __all__ = ["add_parser"]
 
@@ -22,11 +23,11 @@ INTERRUPTED = 130
 """What a shell makes of a program that Ctrl-C ended."""
 
 
-def add_parser(commands: Any) -> None:
+def add_parser(commands: Any, summary: str) -> None:
     """Add the command to the parser's ``commands``."""
     parser = commands.add_parser(
         "run",
-        help="run a script or module and report what it ran",
+        help=summary,
         description="Run a program as Python would, then print a report of what it ran "
         "to standard error. The exit status is the program's.",
         usage="%(prog)s [--only PATTERN] [--save FILE] [--max-ops N] [--stand-in] "
@@ -39,7 +40,10 @@ def add_parser(commands: Any) -> None:
         "glob, as 'aten::linear', 'aclnnMatmul*' or 'encoder.*'",
     )
     parser.add_argument(
-        "--save", metavar="FILE", help="write the whole report to this file as well"
+        "--save",
+        metavar="FILE",
+        help="write the whole report to this file as well; the suffix decides the "
+        "format: .html to read, .json or .jsonl to load again, ...",
     )
     parser.add_argument(
         "--max-ops",
@@ -109,10 +113,8 @@ def _tell(inspection: Inspection, options: argparse.Namespace) -> None:
             width = max(80, shutil.get_terminal_size().columns)
         print(shown.to_text(width=width), file=sys.stderr)
     if options.save:
-        from npu_dispatch_inspect.report_file import save_report
-
         try:
-            save_report(report, options.save)
+            report.save(options.save)
         except RecordError as error:
             _say(str(error))
 
@@ -123,7 +125,10 @@ def _say(sentence: str) -> None:
 
 def _check_writable(path: str | None) -> None:
     """Say so now, not after a program that took hours."""
-    if path is not None and not Path(path).resolve().parent.is_dir():
+    if path is None:
+        return
+    format_of(path)
+    if not Path(path).resolve().parent.is_dir():
         msg = f"The report cannot be written to {path}: there is no such folder."
         raise UsageError(msg)
 

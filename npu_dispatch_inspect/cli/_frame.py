@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What all commands share: how they take options, speak, and end."""
+
+from __future__ import annotations
+
+import argparse
+import codecs
+import contextlib
+import os
+import sys
+from typing import Any, NoReturn
+
+__all__ = [
+    "BROKEN_PIPE",
+    "INTERRUPTED",
+    "Parser",
+    "ShowVersion",
+    "add_json",
+    "add_limit",
+    "close_output",
+    "forgiving_output",
+    "row_limit",
+    "say",
+    "write",
+]
+
+INTERRUPTED = 130
+"""What a shell makes of a program that Ctrl-C ended."""
+BROKEN_PIPE = 141
+"""What a shell makes of a program whose reader went away."""
+ROWS = 60
+"""So many rows are shown where nobody says how many."""
+
+
+class _Help(argparse.HelpFormatter):
+    """Fills descriptions, and leaves examples as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if text.startswith("examples:"):
+            return "\n".join(indent + line for line in text.splitlines())
+        return super()._fill_text(text, width, indent)
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
+    def __init__(self, **options: Any) -> None:
+        options.setdefault("formatter_class", _Help)
+        # A shortened option would stop working when another one comes.
+        options.setdefault("allow_abbrev", False)
+        super().__init__(**options)
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong in one line; status 2."""
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+class ShowVersion(argparse.Action):
+    """Looks the version up when somebody asks: reading metadata takes time."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(nargs=0, **options)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        """Print the version and end."""
+        import npu_dispatch_inspect
+
+        print(f"npu-dispatch-inspect {npu_dispatch_inspect.__version__}")
+        parser.exit()
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add ``--json``."""
+    parser.add_argument(
+        "--json", action="store_true", help="write the answer as JSON, for programs"
+    )
+
+
+def add_limit(
+    parser: argparse.ArgumentParser, what: str = "rows", default: int | None = ROWS
+) -> None:
+    """Add ``--limit`` and ``--all``."""
+    parser.add_argument(
+        "--limit",
+        type=_whole,
+        default=default,
+        metavar="N",
+        help=f"show so many {what} (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--all", action="store_true", help=f"show all {what}, however many there are"
+    )
+
+
+def row_limit(options: argparse.Namespace) -> int | None:
+    """How many rows to show; None for all."""
+    limit: int | None = None if options.all else options.limit
+    return limit
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal():
+        msg = f"{text!r} is no whole number from 0 up"
+        raise argparse.ArgumentTypeError(msg)
+    return int(text)
+
+
+def write(text: str) -> None:
+    """Print to standard output."""
+    sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+
+
+def say(sentence: str) -> None:
+    """Print a sentence to standard error, as from this program."""
+    # Whoever closed standard error does not want to hear it.
+    with contextlib.suppress(OSError):
+        print(f"npu-dispatch-inspect: {sentence}", file=sys.stderr, flush=True)
+
+
+def forgiving_output() -> None:
+    """Let standard output take any text.
+
+    File names and log lines need not be UTF-8, and a terminal need not know every
+    character: bytes come out as they went in, others as their number.
+    """
+    codecs.register_error("npu_dispatch_inspect", _in_any_case)
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="npu_dispatch_inspect")
+
+
+def _in_any_case(error: UnicodeError) -> tuple[str | bytes, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    text = error.object[error.start : error.end]
+    try:
+        return text.encode("ascii", "surrogateescape"), error.end
+    except UnicodeEncodeError:
+        return text.encode("ascii", "backslashreplace"), error.end
+
+
+def close_output() -> None:
+    """Write what is still to come to nowhere: nobody reads it.
+
+    Python flushes standard output at its end and would complain.
+    """
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
