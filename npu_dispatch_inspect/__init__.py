@@ -11,6 +11,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from npu_dispatch_inspect.dispatch_table.persistence import load_table, save_table
+    from npu_dispatch_inspect.report_file import load_report, save_report
+
     from npu_dispatch_inspect.assertions.blocks import expect_ops
     from npu_dispatch_inspect.assertions.counts import (
         assert_has_ops,
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
         assert_same_ops,
     )
     from npu_dispatch_inspect.assertions.tables import assert_kernel, assert_no_fallback
+    from npu_dispatch_inspect.capture.graphs import AOTGraphCapture, capture_graphs
     from npu_dispatch_inspect.capture.inspector import (
         DispatchInspector,
         inspect_dispatch,
@@ -39,7 +43,6 @@ if TYPE_CHECKING:
     from npu_dispatch_inspect.dispatch_table.coverage import coverage
     from npu_dispatch_inspect.dispatch_table.dtypes import probe_dtypes
     from npu_dispatch_inspect.dispatch_table.explain import calls_operator, explain
-    from npu_dispatch_inspect.dispatch_table.persistence import load_table, save_table
     from npu_dispatch_inspect.dispatch_table.reader import (
         DispatchTableReader,
         read_dispatch_table,
@@ -109,7 +112,6 @@ if TYPE_CHECKING:
     )
     from npu_dispatch_inspect.records.table_changes import TableChange
     from npu_dispatch_inspect.records.traced_registrations import RegistrationTrace
-    from npu_dispatch_inspect.report_file import load_report, save_report
     from npu_dispatch_inspect.serialization import load, save
     from npu_dispatch_inspect.traces.graphs import GraphSet
     from npu_dispatch_inspect.traces.log_summary import LogSummary
@@ -123,6 +125,7 @@ if TYPE_CHECKING:
     from npu_dispatch_inspect.traces.tables import DispatchTable
 
 _HOMES = {
+    "AOTGraphCapture": "capture.graphs",
     "Argument": "records",
     "BackendChoice": "records.paths",
     "CallNode": "traces.ops",
@@ -197,6 +200,7 @@ _HOMES = {
     "assert_ops_replaced": "assertions.counts",
     "assert_same_ops": "assertions.sequences",
     "calls_operator": "dispatch_table.explain",
+    "capture_graphs": "capture.graphs",
     "capture_logs": "capture.logs",
     "compare": "comparison",
     "compare_tables": "dispatch_table.compare",
@@ -230,6 +234,7 @@ _HOMES = {
 __all__ = [
     "DETACH_OPS",
     "VIEW_OPS",
+    "AOTGraphCapture",
     "Argument",
     "BackendChoice",
     "CallNode",
@@ -302,6 +307,7 @@ __all__ = [
     "assert_ops_replaced",
     "assert_same_ops",
     "calls_operator",
+    "capture_graphs",
     "capture_logs",
     "compare",
     "compare_tables",

@@ -20,6 +20,7 @@ from types import CodeType, FrameType
 
 import torch
 
+from npu_dispatch_inspect import _torch_private
 from npu_dispatch_inspect._torch_private import modes
 from npu_dispatch_inspect.capture._scopes import OpenModule, Site, module_call
 from npu_dispatch_inspect.records import SourceLocation
@@ -79,6 +80,7 @@ def _internal_folders() -> tuple[str, ...]:
         _folder(torch.__path__[0]),
         _folder(os.path.join(site, "torch_npu")),
         _folder(os.path.dirname(__file__)),
+        _folder(os.path.dirname(_torch_private.__file__)),
     )
 
 

@@ -1,0 +1,387 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Capture AOTAutograd's graphs: `AOTGraphCapture` and its shortcut `capture_graphs`."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any
+
+from npu_dispatch_inspect._torch_private import aot
+from npu_dispatch_inspect.capture import _graph_dynamo
+from npu_dispatch_inspect.capture._graph_compile import Compiled, Entry
+from npu_dispatch_inspect.capture._graph_failures import failure, unsupported
+from npu_dispatch_inspect.capture._graph_options import read_options
+from npu_dispatch_inspect.capture._graph_places import Watch
+from npu_dispatch_inspect.capture._graph_program import Program, untouched
+from npu_dispatch_inspect.capture._graph_recording import Recording
+from npu_dispatch_inspect.environment import read_environment
+from npu_dispatch_inspect.errors import UsageError
+from npu_dispatch_inspect.records.graphs import (
+    CapturedGraph,
+    GraphBreak,
+    GraphFailure,
+    InputKind,
+)
+from npu_dispatch_inspect.traces.graphs import GraphSet
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["AOTGraphCapture", "capture_graphs"]
+
+Decompositions = str | Mapping[Any, Callable[..., Any]] | Iterable[Any] | None
+
+
+class AOTGraphCapture:
+    """Capture the joint, forward and backward graphs of functions and modules.
+
+    A context manager with three ways to a graph: `capture` traces and executes
+    nothing, `compile` gives a function that runs its graphs, and `backend` is a
+    backend for `torch.compile`. What was captured is in `captured`, also while the
+    block runs.
+
+    Args:
+        joint: keep joint graphs as well.
+        partition: how a joint graph is cut: ``"default"`` saves what backward needs,
+            ``"min_cut"`` computes some of it again, or a partition function.
+        decompositions: operators to take apart: ``"core_aten"``, a table, or a list
+            of operators for which torch has a decomposition.
+        dynamic: leave the sizes of arguments open, as symbols.
+        fw_compiler: gets each forward or inference graph with its example inputs, and
+            returns what is to run instead.
+        bw_compiler: the same for backward graphs; `fw_compiler` where it is left out.
+
+    Raises:
+        UsageError: an argument is not one of those above, or the capture is used
+            outside its block.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import AOTGraphCapture
+        >>> def f(a, b):
+        ...     return torch.sin(a).cos() * b
+        >>> a, b = torch.ones(2, requires_grad=True), torch.ones(2)
+        >>> with AOTGraphCapture() as graphs:
+        ...     captured = graphs.capture(f, a, b)
+        >>> captured.forward.names
+        ('aten::sin', 'aten::cos', 'aten::mul')
+        >>> [str(each) for each in captured.backward.outputs]
+        ['gradient of a: mul_2', 'gradient of b: None']
+    """
+
+    def __init__(
+        self,
+        *,
+        joint: bool = True,
+        partition: str | Callable[..., Any] = "default",
+        decompositions: Decompositions = None,
+        dynamic: bool = False,
+        fw_compiler: Callable[..., Any] | None = None,
+        bw_compiler: Callable[..., Any] | None = None,
+    ) -> None:
+        self._options = read_options(
+            joint=joint,
+            partition=partition,
+            decompositions=decompositions,
+            dynamic=dynamic,
+            fw_compiler=fw_compiler,
+            bw_compiler=bw_compiler,
+        )
+        self._lock = threading.Lock()
+        self._active = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self._environment = read_environment()
+        self._graphs: list[CapturedGraph] = []
+        self._failures: list[GraphFailure] = []
+        self._breaks: list[GraphBreak] = []
+        self._notes: dict[str, None] = {}
+        self._count = 0
+
+    def __enter__(self) -> Self:
+        """Begin to capture."""
+        if self._active:
+            msg = (
+                "This capture is already running; make a second one with "
+                "capture_graphs() inside its block."
+            )
+            raise UsageError(msg)
+        self._begin()
+        self._active = True
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End: compiled functions run on, and what is new to them is not captured."""
+        self._active = False
+
+    def capture(
+        self, function: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> GraphSet:
+        """Capture the graphs of one call without executing it.
+
+        Parameters, buffers, attributes of modules and random numbers stay as they
+        are. Python code of the function does run, on tensors without values.
+
+        Args:
+            function: a function or a module.
+            args: its arguments.
+            kwargs: its keyword arguments.
+
+        Returns:
+            The graphs of this call: joint, forward and backward, or inference where
+            nothing needs a gradient. Where something cannot be captured, `failures`
+            says why.
+        """
+        self._check_active()
+        program = Program(function, args, kwargs)
+        recording, _ = self._trace(program, sys._getframe(1), eager_backward=True)
+        hidden = program.results.hidden
+        if hidden is not None:
+            self._notes[
+                f"Tensors inside {hidden} are not among the outputs: register the "
+                f"class with torch.utils._pytree to see them."
+            ] = None
+        return self.captured.at(recording.index)
+
+    def compile(
+        self, function: Callable[..., Any], /, *, eager_backward: bool = False
+    ) -> Callable[..., Any]:
+        """A function that runs for real, on the captured graphs.
+
+        Every new signature is captured: other sizes, dtypes, devices, Python values,
+        training or grad mode. The backward graph appears when it is compiled, which
+        is at the first backward pass. Where capturing fails, the function itself runs.
+
+        Args:
+            function: a function or a module.
+            eager_backward: compile backward graphs together with forward graphs.
+        """
+        self._check_active()
+        if not callable(function):
+            msg = f"Give a function or a module to compile, not {function!r}."
+            raise UsageError(msg)
+
+        def trace(program: Program, frame: FrameType | None) -> Entry | None:
+            if not self._active:
+                return None
+            recording, entry = self._trace(
+                program, frame, eager_backward=eager_backward
+            )
+            refused = unsupported(program.results, recording)
+            if entry.run is not None and refused is not None:
+                with self._lock:
+                    self._failures.append(refused)
+                return Entry(run=None, results=program.results)
+            return entry
+
+        return Compiled(function, trace, dynamic=self._options.dynamic)
+
+    def backend(
+        self, graph_module: Any, example_inputs: Sequence[Any], **options: Any
+    ) -> Callable[..., Any]:
+        """A backend for `torch.compile`: ``torch.compile(f, backend=graphs.backend)``.
+
+        Each of Dynamo's graphs is one capture, and where Dynamo ends a graph early,
+        `breaks` says why. A graph that cannot be captured runs as Dynamo made it.
+        """
+        del options  # those of torch.compile(options=...) are inductor's
+        if not self._active:
+            return _graph_dynamo.plain(graph_module)
+        recording = self._recording(
+            flat=_graph_dynamo.flat_inputs(graph_module),
+            results=_graph_dynamo.results(graph_module),
+            places=_graph_dynamo.places,
+        )
+        found = _graph_dynamo.graph_break(graph_module, recording.index)
+        if found is not None:
+            with self._lock:
+                self._breaks.append(found)
+        try:
+            return aot.dynamo_compile(
+                graph_module, example_inputs, **recording.compilers()
+            )
+        except Exception as error:  # noqa: BLE001 - whatever it is, the program goes on
+            with self._lock:
+                self._failures.append(failure(error, recording, None, None))
+            return _graph_dynamo.plain(graph_module)
+
+    @property
+    def captured(self) -> GraphSet:
+        """All graphs captured so far."""
+        with self._lock:
+            notes = dict(self._notes)
+            for graph in self._graphs:
+                notes.update(dict.fromkeys(graph.notes))
+            return GraphSet(
+                graphs=self._graphs,
+                failures=self._failures,
+                breaks=self._breaks,
+                notes=notes,
+                environment=self._environment,
+            )
+
+    @property
+    def joint(self) -> CapturedGraph:
+        """The joint graph; see `GraphSet.joint`."""
+        return self.captured.joint
+
+    @property
+    def forward(self) -> CapturedGraph:
+        """The forward graph; see `GraphSet.forward`."""
+        return self.captured.forward
+
+    @property
+    def backward(self) -> CapturedGraph:
+        """The backward graph; see `GraphSet.backward`."""
+        return self.captured.backward
+
+    @property
+    def inference(self) -> CapturedGraph:
+        """The inference graph; see `GraphSet.inference`."""
+        return self.captured.inference
+
+    @property
+    def failures(self) -> tuple[GraphFailure, ...]:
+        """What could not be captured."""
+        return self.captured.failures
+
+    @property
+    def breaks(self) -> tuple[GraphBreak, ...]:
+        """Where Dynamo ended graphs early."""
+        return self.captured.breaks
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know, a sentence each."""
+        return self.captured.notes
+
+    def at(self, index: int) -> GraphSet:
+        """The graphs of one capture; see `GraphSet.at`."""
+        return self.captured.at(index)
+
+    def __len__(self) -> int:
+        """How many graphs were captured so far."""
+        return len(self._graphs)
+
+    def __iter__(self) -> Iterator[CapturedGraph]:
+        """The graphs captured so far."""
+        return iter(self.captured)
+
+    def __repr__(self) -> str:
+        """Short and code-like."""
+        return f"AOTGraphCapture({self.captured!r})"
+
+    def _check_active(self) -> None:
+        if not self._active:
+            msg = "Graphs are captured inside a block: with capture_graphs() as graphs:"
+            raise UsageError(msg)
+
+    def _recording(self, **facts: Any) -> Recording:
+        with self._lock:
+            index = self._count
+            self._count += 1
+        return Recording(
+            index=index,
+            options=self._options,
+            environment=self._environment,
+            add=self._add,
+            **facts,
+        )
+
+    def _add(self, graph: CapturedGraph) -> None:
+        with self._lock:
+            self._graphs.append(graph)
+
+    def _trace(
+        self, program: Program, frame: FrameType | None, *, eager_backward: bool
+    ) -> tuple[Recording, Entry]:
+        """Capture a program; a failure becomes a record and an entry without graphs."""
+        watch = Watch(frame)
+        recording = self._recording(
+            flat=lambda: program.inputs,
+            results=lambda: program.results,
+            places=lambda _: watch.places(),
+            eager_backward=eager_backward,
+        )
+        inputs: Sequence[Any] = program.tensors
+        holds = None
+        try:
+            with (
+                untouched([module for _, module in program.modules]),
+                aot.without_active_modes(),
+            ):
+                if self._options.dynamic:
+                    inputs, environment = aot.fake_inputs(
+                        program.tensors,
+                        [each.kind is InputKind.ARGUMENT for each in program.inputs],
+                    )
+                    fakes = list(inputs)
+                    holds = lambda args: aot.guards_hold(environment, fakes, args)  # noqa: E731
+                try:
+                    with watch.watching():
+                        run = aot.compile_flat(program, inputs, **recording.compilers())
+                except Exception as error:  # noqa: BLE001 - whatever it is, it becomes a record
+                    if watch.graph is None and recording.step == "trace":
+                        self._trace_again(program, inputs, watch)
+                    found = failure(error, recording, watch.graph, program.function)
+                    with self._lock:
+                        self._failures.append(found)
+                    return recording, Entry(run=None, results=program.results)
+        finally:
+            program.forget_tensors()
+        for name in program.results.assigned:
+            self._notes[
+                f"Buffer {name} is assigned to; the graphs show it as a write."
+            ] = None
+        return recording, Entry(run=run, results=program.results, holds=holds)
+
+    @staticmethod
+    def _trace_again(program: Program, inputs: Sequence[Any], watch: Watch) -> None:
+        """Find what comes before the failure.
+
+        AOTAutograd first runs the forward without a graph, to learn of aliases: what
+        fails there leaves nothing behind.
+        """
+        try:
+            with watch.watching():
+                aot.trace_partly(program, inputs)
+        except Exception:  # noqa: BLE001 - it fails as it did before
+            return
+
+
+def capture_graphs(
+    *,
+    joint: bool = True,
+    partition: str | Callable[..., Any] = "default",
+    decompositions: Decompositions = None,
+    dynamic: bool = False,
+    fw_compiler: Callable[..., Any] | None = None,
+    bw_compiler: Callable[..., Any] | None = None,
+) -> AOTGraphCapture:
+    """Capture AOTAutograd's graphs in a block; see `AOTGraphCapture`.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import capture_graphs
+        >>> with capture_graphs() as graphs:
+        ...     captured = graphs.capture(torch.nn.Linear(4, 2), torch.ones(1, 4))
+        >>> [str(each) for each in captured.forward.inputs]
+        ['primals_1: parameter weight', 'primals_2: parameter bias', 'primals_3: argument input']
+    """
+    return AOTGraphCapture(
+        joint=joint,
+        partition=partition,
+        decompositions=decompositions,
+        dynamic=dynamic,
+        fw_compiler=fw_compiler,
+        bw_compiler=bw_compiler,
+    )
