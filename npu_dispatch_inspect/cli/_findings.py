@@ -143,15 +143,15 @@ def _extras() -> Iterator[Finding]:
     missing: dict[str, list[str]] = {}
     there: set[str] = set()
     for line in wanted:
-        extra = re.search(r"extra\s*==\s*['\"]([\w-]+)['\"]", line)
+        wants = re.search(r"extra\s*==\s*['\"]([\w-]+)['\"]", line)
         name = re.match(r"[\w.-]+", line)
-        if extra is None or name is None or name[0].startswith(OURS):
+        if wants is None or name is None or name[0].startswith(OURS):
             continue
         if "platform" in line and sys.platform != "linux":
             continue
         found = installed_version(name[0])
         if found is None:
-            missing.setdefault(extra[1], []).append(name[0])
+            missing.setdefault(wants[1], []).append(name[0])
         else:
             there.add(f"{name[0]} {found}")
     if there:

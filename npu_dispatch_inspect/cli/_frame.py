@@ -85,7 +85,8 @@ def add_limit(
         type=_whole,
         default=default,
         metavar="N",
-        help=f"show so many {what} (default: %(default)s)",
+        help=f"show so many {what}"
+        + ("" if default is None else " (default: %(default)s)"),
     )
     parser.add_argument(
         "--all", action="store_true", help=f"show all {what}, however many there are"

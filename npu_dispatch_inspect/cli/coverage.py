@@ -5,18 +5,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections import Counter
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from npu_dispatch_inspect.cli import _inputs, _standin
-from npu_dispatch_inspect.cli._frame import (
-    add_json,
-    add_limit,
-    row_limit,
-    say,
-    write,
-)
+from npu_dispatch_inspect.cli._frame import add_json, say
 from npu_dispatch_inspect.errors import UsageError
 
 if TYPE_CHECKING:
@@ -35,14 +27,6 @@ examples:
   %(prog)s train.py --table npu.json.gz     against a table of another machine
   grep -o 'aten::[a-z_.]*' notes.txt | %(prog)s --ops -
 """
-_ORDER = (
-    "missing",
-    "backend fallback",
-    "own kernel",
-    "default backend kernel",
-    "composite",
-)
-"""What a reader looks for comes first."""
 
 
 def add_parser(commands: Any, summary: str) -> None:
@@ -83,14 +67,13 @@ def add_parser(commands: Any, summary: str) -> None:
         help="a table of another machine, as table --save writes it",
     )
     _inputs.add_options(parser)
-    add_limit(parser, "operators")
     add_json(parser)
     _standin.add_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print what the device has, what is missing first."""
+    """Print what the device has."""
     if (options.target is None) == (options.ops is None):
         msg = "Name one thing to look at: a callable, a script, a file, or --ops."
         raise UsageError(msg)
@@ -113,8 +96,9 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         _write_json(options, found)
     else:
-        what = "operators" if options.ops is not None else "calls"
-        write("\n".join(_lines(found, row_limit(options), what)))
+        from npu_dispatch_inspect.display.richview import show
+
+        show(found)
     return 0
 
 
@@ -201,39 +185,6 @@ def _named(words: list[str], table: DispatchTable) -> OpTrace:
             OpRecord(index=index, name=operator, overload=overload or "default")
         )
     return OpTrace(records=records, environment=read_environment())
-
-
-def _lines(found: Coverage, limit: int | None, what: str) -> Iterator[str]:
-    from npu_dispatch_inspect.display.text import table as aligned
-
-    how = {"trace": "", "prediction": ", predicted without running them"}
-    yield f"{len(found)} {what}{how[found.source]}; what they have for {found.key}:"
-    for state, count in found.counts.items():
-        yield f"{count:7}  {state.value}"
-    counts = Counter(call.operator for call in found)
-    first = {call.operator: call for call in reversed(found.calls)}
-    ordered = sorted(first.values(), key=lambda call: _rank(call.state.value))
-    rows = [
-        (
-            f"{counts[call.operator]}x",
-            call.operator,
-            call.state.value,
-            call.site + (f" (through {call.through})" if call.through else ""),
-            f"may use the CPU {call.risk}" if call.risk else "",
-        )
-        for call in ordered[:limit]
-    ]
-    if rows:
-        yield ""
-        yield aligned(("", "operator", "has", "kernel", ""), rows)
-    if len(rows) < len(ordered):
-        yield f"... {len(ordered) - len(rows)} more; --all shows them"
-    if not found.complete:
-        yield "not complete: a part of the program could not be seen"
-
-
-def _rank(state: str) -> int:
-    return _ORDER.index(state) if state in _ORDER else len(_ORDER)
 
 
 def _write_json(options: argparse.Namespace, found: Coverage) -> None:

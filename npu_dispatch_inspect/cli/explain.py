@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from npu_dispatch_inspect.cli import _inputs, _standin
-from npu_dispatch_inspect.cli._frame import add_json, write
+from npu_dispatch_inspect.cli._frame import add_json
 from npu_dispatch_inspect.errors import UsageError
 
 __all__ = ["add_parser"]
@@ -104,9 +104,9 @@ def run(options: argparse.Namespace) -> int:
             },
         )
     else:
-        write(str(found))
-        if not found.complete and found.unknown is None:
-            write("not complete: what is inside some calls is not known")
+        from npu_dispatch_inspect.display.richview import show
+
+        show(found)
     return 0
 
 

@@ -8,7 +8,6 @@ import functools
 import json
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import IO, TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from npu_dispatch_inspect.records.logs import LogRecord
     from npu_dispatch_inspect.traces.log_summary import LogSummary
 
-__all__ = ["add_parser", "launch_lines", "summary_lines"]
+__all__ = ["add_parser", "launch_lines"]
 
 EXAMPLES = """\
 examples:
@@ -30,8 +29,6 @@ examples:
   %(prog)s big.log --jobs 8                 in eight processes
   TORCH_NPU_LOGS=+op_plugin,+dispatch python train.py 2>&1 | %(prog)s -
 """
-LISTED = 12
-"""So many names of each kind are listed in the summary."""
 IN_MEMORY = 1 << 24
 
 
@@ -279,8 +276,9 @@ def _write_text(
     seen: int,
     limit: int | None,
 ) -> None:
-    for line in summary_lines(summary):
-        write(line)
+    from npu_dispatch_inspect.display.richview import show
+
+    show(summary)
     if errors:
         write(f"\nerrors: {len(errors)}")
         for error in errors:
@@ -321,34 +319,3 @@ def _where(row: dict[str, Any]) -> str:
     elif row["rank"] is not None:
         told.append(f"rank {row['rank']}")
     return f"{' '.join(told)}: " if told else ""
-
-
-def summary_lines(summary: LogSummary) -> Iterator[str]:
-    """A summary as text: the totals, then the most frequent of each kind."""
-    launches = summary.launches.total()
-    yield (
-        f"{summary.records} records, {launches} aclnn launches, "
-        f"{summary.op_plugin.total()} op-plugin calls, {summary.foreign} lines of others"
-    )
-    if summary.truncated:
-        yield f"{summary.truncated} records end before their last argument"
-    for title, counts in (
-        ("aclnn launches", summary.launches),
-        ("fallbacks to the CPU (each operator is told once)", summary.fallbacks),
-        ("copies", summary.copies),
-        ("casts", summary.casts),
-    ):
-        yield from _counted(title, counts)
-    for name, count in summary.waits.most_common():
-        yield f"{name}: {count} times, {summary.waited_us[name] / 1000:.3f} ms"
-
-
-def _counted(title: str, counts: Counter[str]) -> Iterator[str]:
-    if not counts:
-        return
-    yield f"{title}:"
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    for name, count in ordered[:LISTED]:
-        yield f"{count:9}  {name}"
-    if len(ordered) > LISTED:
-        yield f"           ... {len(ordered) - LISTED} more"

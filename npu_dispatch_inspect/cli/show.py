@@ -52,7 +52,7 @@ def add_parser(commands: Any, summary: str) -> None:
     parser.add_argument(
         "--rank", type=int, metavar="N", help="of logs: only lines of this rank"
     )
-    add_limit(parser)
+    add_limit(parser, default=None)
     add_json(parser)
     parser.set_defaults(run=run)
 
@@ -76,17 +76,20 @@ def run(options: argparse.Namespace) -> int:
 
         write_json("show", {"kind": kind, **_content(value)})
         return 0
-    limit = row_limit(options)
-    show = _SHOWN.get(kind)
-    write(str(value) if show is None else show(value, limit))
+    limited = _LIMITED.get(kind)
+    if limited is None or (options.limit is None and not options.all):
+        from npu_dispatch_inspect.display.richview import show
+
+        show(value)
+    else:
+        write(limited(value, row_limit(options)))
     return 0
 
 
 def _trace(trace: OpTrace, limit: int | None) -> str:
-    from npu_dispatch_inspect.display.text import environment_line, op_table
+    from npu_dispatch_inspect.display.ops import op_table
 
-    rows = len(trace) if limit is None else limit
-    return f"{environment_line(trace.environment)}\n\n{op_table(trace, max_rows=rows)}"
+    return op_table(trace, max_rows=len(trace) if limit is None else limit)
 
 
 def _report(report: DispatchReport, limit: int | None) -> str:
@@ -98,22 +101,19 @@ def _report(report: DispatchReport, limit: int | None) -> str:
 
 
 def _log(trace: LogTrace, limit: int | None) -> str:
-    from npu_dispatch_inspect.cli.logs import launch_lines, summary_lines
+    from npu_dispatch_inspect.cli.logs import launch_lines
 
-    return "\n".join([
-        *summary_lines(trace.summary()),
-        *launch_lines(trace.launches, limit),
-    ])  # fmt: skip
+    rows = launch_lines(trace.launches, limit)
+    return "\n".join([str(trace.summary()), *rows])
 
 
 def _table(table: DispatchTable, limit: int | None) -> str:
-    from npu_dispatch_inspect.cli.table import default_key, lines, numbers
+    from npu_dispatch_inspect.cli.table import default_key, lines
 
-    key = default_key(table)
-    return "\n".join([*numbers(table, key), "", *lines(table, key, limit)])
+    return "\n".join(lines(table, default_key(table), limit))
 
 
-_SHOWN: dict[str, Any] = {
+_LIMITED: dict[str, Any] = {
     "OpTrace": _trace,
     "DispatchReport": _report,
     "LogTrace": _log,

@@ -19,10 +19,9 @@ from npu_dispatch_inspect.cli._frame import (
 from npu_dispatch_inspect.errors import UsageError
 
 if TYPE_CHECKING:
-    from npu_dispatch_inspect.records.registrations import OperatorEntry
     from npu_dispatch_inspect.traces.tables import DispatchTable
 
-__all__ = ["add_parser", "default_key", "lines", "numbers"]
+__all__ = ["add_parser", "default_key", "lines"]
 
 STATES = (
     "own kernel",
@@ -94,14 +93,14 @@ def run(options: argparse.Namespace) -> int:
     if options.save:
         import npu_dispatch_inspect
 
-        npu_dispatch_inspect.save_table(chosen, options.save)
+        npu_dispatch_inspect.save(chosen, options.save)
     asked = bool(options.operators or options.state or options.registered_by)
     if options.json:
         _write_json(chosen, key, table.keys.private_backend, asked=asked)
     elif not asked:
-        write("\n".join(numbers(chosen, key)))
+        write("\n".join(_numbers(chosen, key)))
     elif _in_full(options, chosen):
-        write("\n\n".join("\n".join(_entry_lines(each, key)) for each in chosen))
+        _show_entries(chosen, key if options.device else None)
     else:
         write("\n".join(lines(chosen, key, row_limit(options))))
     return 0
@@ -175,7 +174,7 @@ def _in_full(options: argparse.Namespace, chosen: DispatchTable) -> bool:
     return not globs and len(chosen) <= ROWS
 
 
-def numbers(table: DispatchTable, key: str) -> Iterator[str]:
+def _numbers(table: DispatchTable, key: str) -> Iterator[str]:
     """A table in numbers."""
     from npu_dispatch_inspect.display.text import environment_line
 
@@ -216,37 +215,18 @@ def lines(table: DispatchTable, key: str, limit: int | None) -> Iterator[str]:
     yield f"{len(table)} operators"
 
 
-def _entry_lines(entry: OperatorEntry, key: str) -> Iterator[str]:
-    from npu_dispatch_inspect.display.text import table as aligned
+def _show_entries(table: DispatchTable, key: str | None) -> None:
+    """Everything about each operator; what it has for the key in a line before."""
+    from npu_dispatch_inspect.display.richview import show
 
-    yield entry.qualified_name
-    if entry.definition is not None:
-        yield f"  schema  {entry.definition.schema}"
-        yield f"  defined {entry.definition.site}"
-    if entry.kind.value != "dispatcher":
-        yield f"  {entry.kind.value}"
-    kernel = entry.computed.get(key)
-    if kernel is None:
-        yield f"  {key}: missing: a call that reaches it raises"
-    else:
-        yield f"  {key}: {kernel.state.value}, {kernel.site}"
-    both: tuple[Any, ...] = (*entry.registrations, *entry.python_kernels)
-    rows = [(each.key, each.site, _marks(each)) for each in both]
-    if rows:
-        yield ""
-        yield from (
-            f"  {line}"
-            for line in aligned(("registered for", "by", ""), rows).split("\n")
-        )
-
-
-def _marks(each: Any) -> str:
-    if hasattr(each, "function"):
-        return f"Python: {each.function}"
-    told = [name for name in ("fallthrough", "alias") if getattr(each, name)]
-    if not each.active:
-        told.append("replaced by the one above")
-    return ", ".join(told)
+    for number, entry in enumerate(table):
+        if number:
+            write("")
+        if key is not None:
+            kernel = entry.computed.get(key)
+            told = f"{kernel.state.value}, {kernel.site}" if kernel else "missing"
+            write(f"{entry.qualified_name} for {key}: {told}\n")
+        show(entry)
 
 
 def _write_json(
