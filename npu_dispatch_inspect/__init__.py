@@ -11,9 +11,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from npu_dispatch_inspect.dispatch_table.persistence import load_table, save_table
-    from npu_dispatch_inspect.report_file import load_report, save_report
-
     from npu_dispatch_inspect.assertions.blocks import expect_ops
     from npu_dispatch_inspect.assertions.counts import (
         assert_has_ops,
@@ -48,6 +45,7 @@ if TYPE_CHECKING:
         read_dispatch_table,
     )
     from npu_dispatch_inspect.dispatch_table.registrations import trace_registrations
+    from npu_dispatch_inspect.display.richview import show
     from npu_dispatch_inspect.environment import read_environment
     from npu_dispatch_inspect.errors import (
         InspectError,
@@ -56,6 +54,7 @@ if TYPE_CHECKING:
         UnknownNameError,
         UsageError,
     )
+    from npu_dispatch_inspect.export.saving import save
     from npu_dispatch_inspect.npu_logs import (
         LogIndex,
         index_logs,
@@ -110,13 +109,13 @@ if TYPE_CHECKING:
         KernelState,
         OperatorEntry,
     )
-    from npu_dispatch_inspect.records.table_changes import TableChange
+    from npu_dispatch_inspect.records.table_changes import TableChange, TableChanges
     from npu_dispatch_inspect.records.traced_registrations import RegistrationTrace
-    from npu_dispatch_inspect.serialization import load, save
+    from npu_dispatch_inspect.serialization import load
     from npu_dispatch_inspect.traces.graphs import GraphSet
     from npu_dispatch_inspect.traces.log_summary import LogSummary
     from npu_dispatch_inspect.traces.logs import LogTrace
-    from npu_dispatch_inspect.traces.ops import CallNode, Flow, OpTrace
+    from npu_dispatch_inspect.traces.ops import CallNode, CallTree, Flow, OpTrace
     from npu_dispatch_inspect.traces.report import (
         Copy,
         DispatchReport,
@@ -129,6 +128,7 @@ _HOMES = {
     "Argument": "records",
     "BackendChoice": "records.paths",
     "CallNode": "traces.ops",
+    "CallTree": "traces.ops",
     "CapturedGraph": "records.graphs",
     "ChainNode": "records.chains",
     "Comparison": "comparison",
@@ -179,6 +179,7 @@ _HOMES = {
     "SourceLocation": "records",
     "StandInError": "errors",
     "TableChange": "records.table_changes",
+    "TableChanges": "records.table_changes",
     "TensorSpec": "records",
     "UnknownNameError": "errors",
     "UsageError": "errors",
@@ -211,8 +212,6 @@ _HOMES = {
     "inspect_dispatch": "capture.inspector",
     "join_records": "npu_logs",
     "load": "serialization",
-    "load_report": "report_file",
-    "load_table": "dispatch_table.persistence",
     "map_logs": "npu_logs",
     "op": "patterns",
     "optional": "patterns",
@@ -223,9 +222,8 @@ _HOMES = {
     "read_environment": "environment",
     "read_logs": "npu_logs",
     "region": "capture.ops",
-    "save": "serialization",
-    "save_report": "report_file",
-    "save_table": "dispatch_table.persistence",
+    "save": "export.saving",
+    "show": "display.richview",
     "summarize_logs": "npu_logs",
     "trace_ops": "capture.ops",
     "trace_registrations": "dispatch_table.registrations",
@@ -238,6 +236,7 @@ __all__ = [
     "Argument",
     "BackendChoice",
     "CallNode",
+    "CallTree",
     "CapturedGraph",
     "ChainNode",
     "Comparison",
@@ -287,6 +286,7 @@ __all__ = [
     "SourceLocation",
     "StandInError",
     "TableChange",
+    "TableChanges",
     "TensorSpec",
     "UnknownNameError",
     "UsageError",
@@ -318,8 +318,6 @@ __all__ = [
     "inspect_dispatch",
     "join_records",
     "load",
-    "load_report",
-    "load_table",
     "map_logs",
     "op",
     "optional",
@@ -331,8 +329,7 @@ __all__ = [
     "read_logs",
     "region",
     "save",
-    "save_report",
-    "save_table",
+    "show",
     "summarize_logs",
     "trace_ops",
     "trace_registrations",
@@ -355,3 +352,10 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *__all__, "__version__"])
+
+
+def load_ipython_extension(ipython: Any) -> None:
+    """Add the magics to IPython: ``%load_ext npu_dispatch_inspect``."""
+    from npu_dispatch_inspect.ipython import load_ipython_extension as load
+
+    load(ipython)

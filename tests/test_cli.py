@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from npu_dispatch_inspect import load_report
+from npu_dispatch_inspect import load
 
 ROOT = Path(__file__).parent.parent
 
@@ -122,7 +122,7 @@ def test_run_reports_what_an_unmodified_script_ran(tmp_path):
     assert [next(word for word in line.split() if word[0] == "a") for line in tree[:4]] == [
         "aten::linear", "aten::t", "aten::addmm", "aclnnAddmm",
     ]  # fmt: skip
-    whole = load_report(saved)
+    whole = load(saved)
     assert [launch.name for launch in whole.launches] == [
         "aclnnAddmm", "aclnnReduceSum", "aclnnInplaceFillScalar", "aclnnMm", "aclnnReduceSum",
     ]  # fmt: skip
@@ -174,12 +174,12 @@ def test_run_captures_lines_of_torch_npu_that_the_script_imports(tmp_path):
         "import torch\nimport torch_npu\nx = torch.ones(2, 2).npu()\ntorch.mm(x, x)\n"
     )
     shown = cli(
-        "run", "--stand-in", "--only", "nothing", "--save", str(tmp_path / "r"), str(script),
+        "run", "--stand-in", "--only", "nothing", "--save", str(tmp_path / "r.jsonl"), str(script),
         TORCH_DEVICE_BACKEND_AUTOLOAD="0",
     )  # fmt: skip
     assert shown.returncode == 0
     assert "Nothing that ran matches 'nothing'." in shown.stderr
-    assert [each.name for each in load_report(tmp_path / "r").launches] == ["aclnnMm"]
+    assert [each.name for each in load(tmp_path / "r.jsonl").launches] == ["aclnnMm"]
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,8 @@ def test_run_captures_lines_of_torch_npu_that_the_script_imports(tmp_path):
         (("run",), "required: script"),
         (("frobnicate",), "invalid choice: 'frobnicate'"),
         (("run", "--stand-in", "--device-count", "0", "setup.py"), "no script"),
-        (("run", "--save", "no/such/file", "README.md"), "there is no such folder"),
+        (("run", "--save", "no/such/file.json", "README.md"), "there is no such folder"),
+        (("run", "--save", "file", "README.md"), "The suffix decides the format"),
         (("run", "--max-ops", "-1", "README.md"), "--max-ops must be a whole number"),
     ],
 )

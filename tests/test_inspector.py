@@ -17,8 +17,8 @@ from npu_dispatch_inspect import (
     UsageError,
     Verdict,
     inspect_dispatch,
-    load_report,
-    save_report,
+    load,
+    save,
     trace_ops,
 )
 
@@ -527,8 +527,8 @@ class TestBlock:
         assert pickle.loads(pickle.dumps(report)) == report
         assert copy.deepcopy(report) == report
         assert hash(copy.copy(report)) == hash(report)
-        save_report(report, tmp_path / "report.json")
-        assert load_report(tmp_path / "report.json") == report
+        save(report, tmp_path / "report.json")
+        assert load(tmp_path / "report.json") == report
         assert report != inspected(lambda: None)
 
     def test_truncated_report(self, tensors):

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from npu_dispatch_inspect import OpTrace, load, load_report
+from npu_dispatch_inspect import OpTrace, load
 from npu_dispatch_inspect._pytest_reports import _save
 from tests.training_trace import HERE
 
@@ -103,7 +103,7 @@ def test_report_of_a_failing_test_is_a_section_and_a_file(pytester, run, tmp_pat
     assert "aten::sin" not in text_of(result)
     (saved,) = tmp_path.glob("*.report.jsonl")
     assert "test_fails" in saved.name
-    assert load_report(saved).find("aten::linear")
+    assert load(saved).find("aten::linear")
 
 
 def test_trace_of_a_failing_test_is_a_section(pytester, run):

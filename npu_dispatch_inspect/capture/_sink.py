@@ -7,11 +7,18 @@ import os
 import threading
 from pathlib import Path
 
-from npu_dispatch_inspect import serialization
 from npu_dispatch_inspect.capture._build import Builder
 from npu_dispatch_inspect.capture._rows import Row
 from npu_dispatch_inspect.errors import RecordError, UsageError
 from npu_dispatch_inspect.records import Environment, OpRecord
+from npu_dispatch_inspect.serialization import load
+from npu_dispatch_inspect.serialization.op_trace import (
+    OpTraceEnd,
+    OpTraceHead,
+    end_line,
+    head_line,
+    record_line,
+)
 
 __all__ = ["Sink"]
 
@@ -38,13 +45,13 @@ class Sink:
         environment: Environment,
     ) -> None:
         self.path = Path(path).absolute()
-        header = serialization.header_line(
-            engine=engine, label=label, environment=environment
+        head = OpTraceHead(
+            environment=environment, engine=engine, label=label, in_order=False
         )
         try:
             # Unbuffered: a process forked meanwhile has nothing left to write.
             self._file = self.path.open("wb", buffering=0)
-            self._write(header)
+            self._write(head_line(head))
         except OSError as error:
             msg = f"sink cannot be written to {path}: {error.strerror}."
             raise UsageError(msg) from error
@@ -62,7 +69,7 @@ class Sink:
         assert self._builder is not None
         with self._lock:
             records = self._builder.records(rows, ahead)
-            self._write("".join(map(serialization.record_line, records)))
+            self._write("".join(map(record_line, records)))
             self._count += len(records)
 
     def records(self, waiting: list[Row]) -> list[OpRecord]:
@@ -72,7 +79,7 @@ class Sink:
             if self._as_left not in (None, self._stamp()):
                 msg = f"{self.path} has changed since this trace was written there."
                 raise RecordError(msg)
-            written = serialization.load(self.path, partial=True).records
+            written = load(self.path, partial=True).records
             records = [*written, *self._builder.records(waiting)]
         return sorted(records, key=lambda record: record.index)
 
@@ -80,12 +87,8 @@ class Sink:
         self, *, environment: Environment, truncated: bool, notes: tuple[str, ...]
     ) -> None:
         """Write the last line and close the file."""
-        line = serialization.end_line(
-            count=self._count,
-            environment=environment,
-            truncated=truncated,
-            notes=notes,
-        )
+        end = OpTraceEnd(environment=environment, truncated=truncated, notes=notes)
+        line = end_line(self._count, end)
         try:
             self._write(line)
         finally:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
+from npu_dispatch_inspect.traces._saving import Saved
+
 if TYPE_CHECKING:
     from typing_extensions import Self
 
@@ -28,7 +30,7 @@ class Source(Protocol[V_co]):
         """What has been seen so far, as a value of its own."""
 
 
-class Deferred:
+class Deferred(Saved):
     """A value that may still be in the making; equality, hash, pickle are by value."""
 
     __slots__ = ("_source",)

@@ -14,11 +14,13 @@ from npu_dispatch_inspect.records.graphs import (
     GraphFailure,
     GraphStage,
 )
+from npu_dispatch_inspect.records.printed import Printed
+from npu_dispatch_inspect.traces._saving import Saved
 
 __all__ = ["GraphSet"]
 
 
-class GraphSet(Sequence[CapturedGraph]):
+class GraphSet(Printed, Saved, Sequence[CapturedGraph]):
     """Captured graphs in the order in which they were made.
 
     The graphs of one function have the same `CapturedGraph.index`: joint, forward

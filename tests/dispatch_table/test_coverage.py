@@ -10,9 +10,9 @@ from npu_dispatch_inspect import (
     KernelState,
     UsageError,
     coverage,
-    load_table,
+    load,
     read_dispatch_table,
-    save_table,
+    save,
     trace_ops,
 )
 
@@ -48,8 +48,8 @@ def test_a_trace_is_judged_call_by_call():
 
 def test_another_processs_table_can_be_asked(tmp_path):
     """A saved table of another build answers for a trace made here."""
-    save_table(read_dispatch_table("aten::addmm"), tmp_path / "t.json")
-    other = load_table(tmp_path / "t.json")
+    save(read_dispatch_table("aten::addmm"), tmp_path / "t.json")
+    other = load(tmp_path / "t.json")
     found = coverage(model(), torch.ones(2, 4), key="CPU", table=other)
     states = {each.operator: each.state for each in found}
     assert states["aten::addmm"] is KernelState.OWN_KERNEL

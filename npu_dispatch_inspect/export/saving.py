@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Files of every format, written by one function: the suffix decides."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
+from itertools import chain
+from typing import Any, BinaryIO, TypeAlias
+
+from attrs import frozen
+
+from npu_dispatch_inspect.errors import RecordError, UsageError
+from npu_dispatch_inspect.traces.logs import LogTrace
+
+__all__ = ["FORMATS", "Format", "format_of", "save"]
+
+Writer: TypeAlias = "Callable[[BinaryIO], None]"
+_PACKED = ".gz"
+
+
+@frozen(kw_only=True)
+class Format:
+    """One format of files."""
+
+    name: str
+    """``"chrome"``: what `save` takes as ``format``."""
+    suffixes: tuple[str, ...]
+    what: str
+    """A few words for people."""
+    begin: Callable[[Any], Writer]
+    """Takes an object; raises where the format cannot hold it, before a file is
+    opened. What it returns writes the bytes."""
+    loads: bool = False
+    """`load` reads it back."""
+    packs: bool = True
+    """It may be packed: ``.gz`` after the suffix."""
+
+
+def save(
+    thing: Any,
+    path: str | os.PathLike[str] | BinaryIO,
+    *,
+    format: str | None = None,  # noqa: A002 - the word of every library that saves
+) -> None:
+    """Write a trace, report, table or graph to a file; an existing file is replaced.
+
+    ``.json`` and ``.jsonl`` hold all of it and can be loaded again. The others are
+    for other programs: ``.html``, ``.csv``, ``.parquet``, ``.arrow``,
+    ``.trace.json`` (Chrome trace), ``.dot``, ``.mmd`` (Mermaid), ``.log`` (the lines
+    as torch_npu wrote them). Text may be packed: ``.jsonl.gz``.
+
+    Args:
+        thing: what `load` lists; not every format can hold everything.
+        path: where to; the suffix decides the format. Or an open binary file.
+        format: the name of a format, where the suffix is another or there is none:
+            ``"json"``, ``"jsonl"``, ``"html"``, ``"csv"``, ``"parquet"``,
+            ``"arrow"``, ``"chrome"``, ``"dot"``, ``"mermaid"``, ``"log"``.
+
+    Raises:
+        UsageError: there is no such format, it cannot hold such an object, or it
+            needs a package that is not installed.
+        RecordError: the file cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> from npu_dispatch_inspect import Coverage, load, save
+        >>> path = tempfile.mkdtemp() + "/coverage.jsonl.gz"
+        >>> save(Coverage(key="PrivateUse1", source="trace", calls=()), path)
+        >>> load(path).key
+        'PrivateUse1'
+    """
+    if not isinstance(path, (str, os.PathLike)):
+        chosen = _named(format)
+        chosen.begin(thing)(path)
+        return
+    target = os.fspath(path)
+    packed = target.lower().endswith(_PACKED)
+    chosen = format_of(target) if format is None else _named(format)
+    # Before the file is opened: the object may be in the very file it replaces.
+    write = chosen.begin(thing)
+    try:
+        with open(target, "wb") as file:
+            if packed and chosen.packs:
+                # No name and no time: the same object gives the same bytes.
+                with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packer:
+                    write(packer)  # type: ignore[arg-type]
+            else:
+                write(file)
+    except OSError as error:
+        msg = f"The file cannot be written to {path}: {error.strerror or error}."
+        raise RecordError(msg) from error
+
+
+def format_of(path: str | os.PathLike[str]) -> Format:
+    """The format that a file's name asks for.
+
+    Raises:
+        UsageError: its suffix is none of those known.
+    """
+    name = os.path.basename(os.fspath(path)).lower()
+    packed = name.endswith(_PACKED)
+    plain = name.removesuffix(_PACKED)
+    fitting = [
+        (len(suffix), each)
+        for each in FORMATS
+        for suffix in each.suffixes
+        if plain.endswith(suffix) and (each.packs or not packed)
+    ]
+    if fitting:
+        return max(fitting, key=lambda found: found[0])[1]
+    known = ", ".join(suffix for each in FORMATS for suffix in each.suffixes)
+    msg = (
+        f"The suffix decides the format, and that of {os.fspath(path)!r} is none: use one of "
+        f"{known} (text may be packed: .json.gz)."
+    )
+    raise UsageError(msg)
+
+
+def _named(name: str | None) -> Format:
+    for each in FORMATS:
+        if each.name == name:
+            return each
+    known = ", ".join(repr(each.name) for each in FORMATS)
+    msg = f"format must be one of {known}, not {name!r}."
+    raise UsageError(msg)
+
+
+def _text(home: str, function: str) -> Callable[[Any], Writer]:
+    """A format whose function gives pieces of text; its module loads when needed."""
+
+    def begin(thing: Any) -> Writer:
+        module = import_module(f"npu_dispatch_inspect.{home}")
+        made: str | Iterable[str] = getattr(module, function)(thing)
+        pieces: Iterator[str] = iter((made,) if isinstance(made, str) else made)
+        first = next(pieces, "")
+
+        def write(file: BinaryIO) -> None:
+            file.writelines(
+                piece.encode("utf-8", "surrogateescape")
+                for piece in chain((first,), pieces)
+            )
+
+        return write
+
+    return begin
+
+
+def _binary(home: str, function: str) -> Callable[[Any], Writer]:
+    """A format whose function writes bytes; its module loads when needed."""
+
+    def begin(thing: Any) -> Writer:
+        module = import_module(f"npu_dispatch_inspect.{home}")
+        write: Writer = getattr(module, function)(thing)
+        return write
+
+    return begin
+
+
+def log_lines(trace: Any) -> Iterator[str]:
+    """The lines of a log as they were written."""
+    if not isinstance(trace, LogTrace):
+        msg = (
+            f"A .log file has torch_npu's lines, and a {type(trace).__name__} is none."
+        )
+        raise UsageError(msg)
+    return (each.text for each in trace.records)
+
+
+FORMATS: tuple[Format, ...] = (
+    Format(
+        name="json",
+        suffixes=(".json",),
+        what="everything, one object that a person can read",
+        begin=_text("serialization", "json_text"),
+        loads=True,
+    ),
+    Format(
+        name="jsonl",
+        suffixes=(".jsonl",),
+        what="everything, one record a line",
+        begin=_text("serialization", "json_lines"),
+        loads=True,
+    ),
+    Format(
+        name="html",
+        suffixes=(".html", ".htm"),
+        what="a page to read and search, without a network",
+        begin=_text("export.htmlpage", "html_report"),
+    ),
+    Format(
+        name="log",
+        suffixes=(".log",),
+        what="torch_npu's lines as they were written",
+        begin=_text("export.saving", "log_lines"),
+    ),
+)
