@@ -245,4 +245,14 @@ def locate(code: CodeType, offset: int) -> SourceLocation:
         if start <= offset < end and number is not None:
             line = number
     name = code.co_qualname if sys.version_info >= (3, 11) else code.co_name
-    return SourceLocation(file=code.co_filename, line=line, function=name)
+    file = _cell(code.co_filename) or code.co_filename
+    return SourceLocation(file=file, line=line, function=name)
+
+
+def _cell(file: str) -> str | None:
+    """``In[3]`` for a cell of a notebook, whose file has a name that nobody knows."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    name_of = getattr(getattr(shell, "compile", None), "format_code_name", None)
+    named = name_of(file) if name_of is not None else None
+    return named[1] if named else None

@@ -14,7 +14,6 @@ from html import escape
 from importlib.resources import files
 
 from npu_dispatch_inspect.display.document import (
-    Column,
     Counts,
     Document,
     Element,
@@ -33,6 +32,8 @@ __all__ = ["html"]
 
 MAX_SHARE = 60
 """No column of a tree asks for more room than so many characters."""
+STEP = 3
+"""Characters by which a row is indented below another."""
 LONG = 28
 """A cell with more characters may be cut, so it tells its text when pointed at."""
 OPEN_LISTING = 6
@@ -147,20 +148,21 @@ def _cell(span: Span) -> str:
     return f"{_class(span.style)}{title}>{text}"
 
 
-def _used(grid: Grid, rows: Sequence[Row]) -> list[int]:
+def _used(grid: Grid, rows: Sequence[tuple[Row, int]]) -> list[int]:
     places = range(len(grid.columns))
-    used = [place for place in places if any(row.cells[place].text for row in rows)]
+    used = [place for place in places if any(row.cells[place].text for row, _ in rows)]
     return used or list(places)
 
 
-def _flat(rows: Iterable[Row | Heading | More]) -> list[Row]:
-    found: list[Row] = []
-    pending = list(reversed(list(rows)))
+def _flat(rows: Iterable[Row | Heading | More]) -> list[tuple[Row, int]]:
+    """Every row with how deep it lies."""
+    found: list[tuple[Row, int]] = []
+    pending = [(row, 0) for row in reversed(list(rows))]
     while pending:
-        row = pending.pop()
+        row, depth = pending.pop()
         if isinstance(row, Row):
-            found.append(row)
-            pending.extend(reversed(row.below))
+            found.append((row, depth))
+            pending += [(each, depth + 1) for each in reversed(row.below)]
     return found
 
 
@@ -169,10 +171,12 @@ def _tree(grid: Grid) -> Iterator[str]:
     used = _used(grid, rows)
     # The operator comes first: it carries the branches.
     used.sort(key=lambda place: place != grid.indented)
-    shares = [_share(grid.columns[place], rows, place) for place in used]
+    shares = [_share(grid, rows, place) for place in used]
     template = " ".join(f"minmax(0,{share}fr)" for share in shares)
-    widest = sum(shares) + 2 * len(shares) + 4
-    columns = f"grid-template-columns:{template};max-width:{widest}ch"
+    # Two characters for each gap.
+    columns = (
+        f"grid-template-columns:{template};max-width:{sum(shares) + 2 * len(shares)}ch"
+    )
     yield '<div class="ndi-scroll"><div class="ndi-tree">'
     if grid.header:
         names = "".join(f"<span>{escape(grid.columns[p].name)}</span> " for p in used)
@@ -193,10 +197,14 @@ def _tree(grid: Grid) -> Iterator[str]:
     yield "</div></div>"
 
 
-def _share(column: Column, rows: Iterable[Row], place: int) -> int:
-    widest = max((len(row.cells[place].text) for row in rows), default=0)
-    # A little more for the first column: the branches take room.
-    return min(MAX_SHARE, max(widest, len(column.name), 4) + (8 if not place else 0))
+def _share(grid: Grid, rows: Iterable[tuple[Row, int]], place: int) -> int:
+    """The characters that a column has room for."""
+    indent = STEP if place == grid.indented else 0
+    widest = max(
+        (len(row.cells[place].text) + indent * (depth + 1) for row, depth in rows),
+        default=0,
+    )
+    return min(MAX_SHARE, max(widest, len(grid.columns[place].name)))
 
 
 def _heading(heading: Heading) -> Iterator[str]:

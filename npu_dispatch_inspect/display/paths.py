@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from npu_dispatch_inspect.display.document import (
@@ -194,14 +195,16 @@ def _certainty(probe: DtypeProbe) -> str:
 
 
 def coverage_document(coverage: Coverage, *, html: bool = False) -> Document:
-    """What is not on the device first, then every call in order."""
-    head, hidden, tail = head_and_tail(coverage.calls)
-    rows: list[Row | Heading | More] = list(map(_covered, head))
+    """Each operator of each module with what it has, and what is not on the device."""
+    found = list(Counter(coverage.calls).items())
+    head, hidden, tail = head_and_tail(found)
+    rows: list[Row | Heading | More] = [_covered(*each) for each in head]
     if hidden:
         rows.append(More(f"... {hidden} more"))
-        rows += map(_covered, tail)
+        rows += [_covered(*each) for each in tail]
     columns = (
         Column(name="operator"),
+        Column(name="calls"),
         Column(name="state"),
         Column(name="kernel", rank=1, least=12),
         Column(name="through", rank=3, least=12),
@@ -230,7 +233,7 @@ def coverage_document(coverage: Coverage, *, html: bool = False) -> Document:
         Title(name="Coverage", facts=(total,)),
         Counts(items=counts),
         *told,
-        Fold(title="calls in order", body=(grid,), open=True),
+        Fold(title="operators of each module", body=(grid,), open=True),
     )
 
 
@@ -238,10 +241,11 @@ def _where(call: CoveredCall) -> str:
     return f"{call.operator} in {call.module}" if call.module else call.operator
 
 
-def _covered(call: CoveredCall) -> Row:
+def _covered(call: CoveredCall, times: int) -> Row:
     return Row(
         cells=(
             span(call.operator, "name"),
+            span(times, "number"),
             span(call.state.value, STATE_STYLES[call.state]),
             span(call.site, "place"),
             span(call.through),

@@ -147,20 +147,21 @@ def entry_document(entry: OperatorEntry, *, html: bool = False) -> Document:
 
 
 def _winners(entry: OperatorEntry, *, html: bool) -> Grid:
-    found: dict[ComputedKernel, list[str]] = {}
+    found: dict[ComputedKernel | None, list[str]] = {}
     for key, kernel in entry.kernels:
-        found.setdefault(kernel, []).append(key)
+        # Where a key is skipped, it does not matter who said so.
+        found.setdefault(None if kernel.fallthrough else kernel, []).append(key)
     rows = []
-    for kernel, keys in found.items():
-        # Where the reader looks first: the two devices.
-        keys.sort(key=lambda key: key not in ("CPU", BACKEND))
-        more = "" if html else f", ... {len(keys) - MAX_KEYS} more"
-        shown = keys if html or len(keys) <= MAX_KEYS else keys[:MAX_KEYS]
-        told = ", ".join(shown) + (more if len(shown) < len(keys) else "")
-        style = STATE_STYLES[kernel.state]
-        what = "fallthrough" if kernel.fallthrough else kernel.kind
+    for each, keys in sorted(found.items(), key=_interest):
+        style = "dim" if each is None else STATE_STYLES[each.state]
         rows.append(
-            Row(cells=(span(what, style), span(kernel.site, "place"), span(told)))
+            Row(
+                cells=(
+                    span("fallthrough" if each is None else each.kind, style),
+                    span("" if each is None else each.site, "place"),
+                    span(_named(keys, limit=None if html else MAX_KEYS)),
+                )
+            )
         )
     columns = (
         Column(name="kernel"),
@@ -168,6 +169,24 @@ def _winners(entry: OperatorEntry, *, html: bool) -> Grid:
         Column(name="keys", rank=2, least=12, cut=100),
     )
     return Grid(columns=columns, rows=tuple(rows))
+
+
+def _interest(item: tuple[ComputedKernel | None, list[str]]) -> tuple[bool, ...]:
+    """The two devices first, what is for all operators alike last."""
+    kernel, keys = item
+    return (
+        kernel is None,
+        BACKEND not in keys,
+        "CPU" not in keys,
+        kernel is not None and kernel.state is KernelState.FALLBACK,
+    )
+
+
+def _named(keys: list[str], *, limit: int | None) -> str:
+    ordered = sorted(keys, key=lambda key: key not in ("CPU", BACKEND))
+    if limit is None or len(ordered) <= limit:
+        return ", ".join(ordered)
+    return f"{', '.join(ordered[:limit])}, ... {len(ordered) - limit} more"
 
 
 def _registered(entry: OperatorEntry) -> Grid:

@@ -14,6 +14,7 @@ __all__ = ["describe", "html_of", "knows", "styled_lines", "text_of"]
 
 VIEWS = {
     "CallNode": "ops.call_tree",
+    "CapturedGraph": "graphs.graph",
     "CallTree": "ops.call_tree",
     "ChainNode": "reports.chain",
     "Coverage": "paths.coverage",
@@ -21,6 +22,7 @@ VIEWS = {
     "DispatchTable": "tables.table",
     "Explanation": "paths.explanation",
     "Flow": "ops.flow",
+    "GraphSet": "graphs.graph_set",
     "LogSummary": "logs.summary",
     "LogTrace": "logs.log_trace",
     "OpTrace": "ops.op_trace",

@@ -10,6 +10,7 @@ from attrs import field, fields, frozen
 
 from npu_dispatch_inspect.records.environment import Environment
 from npu_dispatch_inspect.records.ops import ExceptionRecord, OpRecord, Phase
+from npu_dispatch_inspect.records.printed import Printed
 from npu_dispatch_inspect.records.values import (
     Argument,
     SourceLocation,
@@ -267,7 +268,7 @@ class SavedTensor:
 
 
 @frozen(kw_only=True)
-class CapturedGraph:
+class CapturedGraph(Printed):
     """One graph: its nodes in order, what goes in, what comes out.
 
     Equality, hash and pickle are by value, without `graph_module`.
