@@ -31,7 +31,13 @@ MAX_ANY_ORDER = 8
 
 
 class Pattern:
-    """What all patterns can do; see the module for what the operators mean."""
+    """What all patterns can do; see the module for what the operators mean.
+
+    Example:
+        >>> from npu_dispatch_inspect import assert_ops_match, op
+        >>> pattern = op("aten::mm") >> (op("aten::add") | op("aten::sub"))
+        >>> assert_ops_match(["aten::mm", "aten::t", "aten::sub"], pattern)
+    """
 
     __slots__ = ()
 

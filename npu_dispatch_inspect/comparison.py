@@ -34,7 +34,14 @@ REGISTRATIONS = Words(noun="registration", plural="registrations")
 
 @frozen(kw_only=True)
 class Comparison:
-    """What two sides have in common and what they have not; `print` shows it."""
+    """What two sides have in common and what they have not; `print` shows it.
+
+    Example:
+        >>> from npu_dispatch_inspect import compare
+        >>> found = compare(["aten::mm"], ["aten::mm", "aten::add"], names=("old", "new"))
+        >>> found.same, len(found), found.names
+        (False, 1, ('old', 'new'))
+    """
 
     words: Words
     """What is compared, and what the sides are called."""

@@ -40,6 +40,17 @@ def read_environment() -> Environment:
 
     Nothing is imported and no device is initialised for it: what torch or
     torch_npu have not set up yet stays None.
+
+    Returns:
+        Versions, device and switches; None for what is not known yet.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import read_environment
+        >>> with torch.no_grad():
+        ...     environment = read_environment()
+        >>> environment.grad_mode
+        'no_grad'
     """
     torch = sys.modules.get("torch")
     torch_npu = sys.modules.get("torch_npu")

@@ -123,12 +123,37 @@ def op(
 
 
 def optional(pattern: object) -> Repeat:
-    """The pattern or nothing."""
+    """The pattern or nothing.
+
+    Args:
+        pattern: a name, a `torch.ops` object or a pattern.
+
+    Raises:
+        UsageError: it cannot be understood.
+
+    Example:
+        >>> from npu_dispatch_inspect import assert_ops, optional
+        >>> wanted = ["aten::t", optional("aten::clone"), "aten::mm"]
+        >>> assert_ops(["aten::t", "aten::mm"], wanted)
+        >>> assert_ops(["aten::t", "aten::clone", "aten::mm"], wanted)
+    """
     return as_pattern(pattern) * (0, 1)
 
 
 def any_order(*patterns: object) -> AllOf:
-    """All of them in any order, with nothing between."""
+    """All of them in any order, with nothing between.
+
+    Args:
+        *patterns: names, `torch.ops` objects or patterns; up to eight.
+
+    Raises:
+        UsageError: one of them cannot be understood, or there are too many.
+
+    Example:
+        >>> from npu_dispatch_inspect import any_order, assert_ops
+        >>> wanted = ["aten::t", any_order("aten::mul", "aten::add")]
+        >>> assert_ops(["aten::t", "aten::add", "aten::mul"], wanted)
+    """
     return checked(AllOf(items=tuple(map(as_pattern, patterns)), gaps=False))
 
 

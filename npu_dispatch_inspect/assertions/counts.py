@@ -63,6 +63,10 @@ def assert_has_ops(
 
     Raises:
         AssertionError: one is not; the text names similar ones that are.
+
+    Example:
+        >>> from npu_dispatch_inspect import assert_has_ops
+        >>> assert_has_ops(["aten::t", "aten::addmm"], "aten::addmm")
     """
     __tracebackhide__ = True
     _some(patterns, "assert_has_ops")
@@ -96,6 +100,10 @@ def assert_no_ops(
 
     Raises:
         AssertionError: one is; the text tells where.
+
+    Example:
+        >>> from npu_dispatch_inspect import assert_no_ops
+        >>> assert_no_ops(["aten::t", "aten::addmm"], "npu::*", "aten::_to_copy")
     """
     __tracebackhide__ = True
     _some(patterns, "assert_no_ops")
@@ -126,6 +134,10 @@ def assert_only_ops(
 
     Raises:
         AssertionError: another one is; the text tells where.
+
+    Example:
+        >>> from npu_dispatch_inspect import assert_only_ops
+        >>> assert_only_ops(["aten::t", "aten::addmm"], "aten::*")
     """
     __tracebackhide__ = True
     seen = look(trace, phase=phase, module=module, ignore=ignore)
@@ -229,6 +241,11 @@ def assert_ops_replaced(
 
     Raises:
         AssertionError: one of them was not replaced; the text has all numbers.
+
+    Example:
+        >>> from npu_dispatch_inspect import assert_ops_replaced
+        >>> before, after = ["aten::silu", "aten::mul"], ["npu::npu_swiglu"]
+        >>> assert_ops_replaced(before, after, removed=before, added=after)
     """
     __tracebackhide__ = True
     old, new = look(before, ignore=ignore), look(after, ignore=ignore)

@@ -52,6 +52,11 @@ def assert_log(
 
     Raises:
         AssertionError: it was not.
+
+    Example:
+        >>> from npu_dispatch_inspect import assert_log, read_logs
+        >>> log = read_logs("tests/data/logs/v2.13.0-linear.log")
+        >>> assert_log(log, message="*aclnnReduceSum*", level="INFO")
     """
     __tracebackhide__ = True
     records = _records(logs)
@@ -93,6 +98,11 @@ def assert_no_logs(
 
     Raises:
         AssertionError: one was.
+
+    Example:
+        >>> from npu_dispatch_inspect import assert_no_logs, read_logs
+        >>> log = read_logs("tests/data/logs/v2.13.0-linear.log")
+        >>> assert_no_logs(log, level=">=ERROR")
     """
     __tracebackhide__ = True
     records = _records(logs)

@@ -77,6 +77,14 @@ def assert_launches(
 
     Raises:
         AssertionError: they are not.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import assert_launches, capture_logs
+        >>> x = torch.ones(2, 3).npu()
+        >>> with capture_logs() as logs:
+        ...     y = x @ x.t()
+        >>> assert_launches(logs, ["aclnnMatmul"])
     """
     __tracebackhide__ = True
     # A report of all mechanisms has the log as a trace of its own.
@@ -107,6 +115,10 @@ def assert_ops_in_order(
 
     Raises:
         AssertionError: a pattern does not follow; the text tells which were found.
+
+    Example:
+        >>> from npu_dispatch_inspect import assert_ops_in_order
+        >>> assert_ops_in_order(["aten::t", "aten::addmm", "aten::gelu"], "aten::t", "aten::gelu")
     """
     __tracebackhide__ = True
     if not patterns:
@@ -138,6 +150,11 @@ def assert_ops_match(
 
     Raises:
         AssertionError: it is not found.
+
+    Example:
+        >>> from npu_dispatch_inspect import assert_ops_match, op
+        >>> names = ["aten::t", "aten::addmm", "aten::gelu", "aten::sum"]
+        >>> assert_ops_match(names, op("aten::addmm") >> ~op("npu::*") >> "aten::sum")
     """
     __tracebackhide__ = True
     seen = look(trace, phase=phase, module=module, ignore=ignore)
@@ -165,6 +182,14 @@ def assert_same_ops(
 
     Raises:
         AssertionError: they have not.
+
+    Example:
+        >>> from npu_dispatch_inspect import assert_same_ops
+        >>> try:
+        ...     assert_same_ops(["aten::bmm"], ["aten::matmul"])
+        ... except AssertionError as error:
+        ...     print(str(error).splitlines()[0])
+        op sequence differs: 1 only in first, 1 only in second (first 1, second 1)
     """
     __tracebackhide__ = True
     if names is not None and (isinstance(names, str) or len(names) != 2):  # noqa: PLR2004

@@ -36,6 +36,12 @@ def assert_kernel(
     Raises:
         AssertionError: it has another one or none.
         UnknownNameError: there is no such operator or key.
+
+    Example:
+        >>> from npu_dispatch_inspect import assert_kernel, read_dispatch_table
+        >>> table = read_dispatch_table("aten::addmm", "aten::linear")
+        >>> assert_kernel(table, "aten::addmm", key="CPU")
+        >>> assert_kernel(table, "aten::linear", key="CPU", state="composite")
     """
     __tracebackhide__ = True
     _check_table(table)
@@ -83,6 +89,13 @@ def assert_no_fallback(
     Raises:
         AssertionError: some are.
         UnknownNameError: there is no such operator or key.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import assert_no_fallback, read_dispatch_table, trace_ops
+        >>> with trace_ops() as trace:
+        ...     y = torch.ones(2).exp()
+        >>> assert_no_fallback(read_dispatch_table(), trace, key="CPU")
     """
     __tracebackhide__ = True
     _check_table(table)

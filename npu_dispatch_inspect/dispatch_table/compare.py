@@ -43,6 +43,12 @@ def compare_tables(
         after: The newer or right table.
         exact: Line numbers and whole paths count too: for two tables of one
             process.
+
+    Example:
+        >>> from npu_dispatch_inspect import compare_tables, read_dispatch_table
+        >>> one, two = read_dispatch_table("aten::mm"), read_dispatch_table("aten::mm")
+        >>> len(compare_tables(one, two))
+        0
     """
     sight = _exactly if exact else _Roughly()
     changes: list[TableChange] = []

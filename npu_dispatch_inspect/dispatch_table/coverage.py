@@ -58,6 +58,13 @@ def coverage(
 
     Raises:
         UsageError: a trace comes with arguments, or `target` is neither.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import coverage
+        >>> found = coverage(torch.nn.Linear(3, 4), torch.ones(2, 3), key="CPU")
+        >>> {state.value: count for state, count in found.counts.items()}
+        {'default backend kernel': 2, 'own kernel': 2, 'composite': 1}
     """
     if isinstance(target, OpTrace):
         if args or kwargs:

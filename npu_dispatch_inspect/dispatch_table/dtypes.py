@@ -69,6 +69,15 @@ def probe_dtypes(
     Raises:
         UsageError: the sample has no tensor, or a large one, or the operator
             talks to other processes.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import probe_dtypes
+        >>> x = torch.ones(2, dtype=torch.int32)
+        >>> for probe in probe_dtypes("aten::bitwise_not", x, dtypes=["int32", "float32"]):
+        ...     print(probe.dtype, probe.outcome)
+        int32 supported
+        float32 refused
     """
     op = resolve_overload(operator, sample, kwargs)
     _check(op, sample, kwargs)

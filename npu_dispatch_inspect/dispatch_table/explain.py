@@ -51,6 +51,16 @@ def explain(
     Raises:
         UnknownNameError: there is no such operator.
         UsageError: the arguments fit none of its overloads.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import explain
+        >>> x, w = torch.ones(2, 3), torch.ones(3, 4)
+        >>> explained = explain("aten::matmul", x, w)
+        >>> explained.names
+        ('aten::matmul', 'aten::mm')
+        >>> explained.calls[0].last.action.value, explained.complete
+        ('decomposes', True)
     """
     calls: tuple[PredictedCall, ...]
     if _is_operator(target):
@@ -94,6 +104,13 @@ def calls_operator(target: object, operator: object, *args: Any, **kwargs: Any) 
     Raises:
         UsageError: the answer would be False, but a composite could not be
             followed to its end, so nobody knows.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import calls_operator
+        >>> x, w = torch.ones(2, 3), torch.ones(4, 3)
+        >>> calls_operator(torch.nn.functional.linear, "aten::mm", x, w)
+        True
     """
     wanted = read_dispatch_table(operator).names
     explanation = explain(target, *args, **kwargs)

@@ -48,6 +48,14 @@ def read_dispatch_table(*operators: object) -> DispatchTable:
 
     Raises:
         UnknownNameError: there is no such operator in this process.
+
+    Example:
+        >>> from npu_dispatch_inspect import read_dispatch_table
+        >>> table = read_dispatch_table("aten::linear", "aten::addmm")
+        >>> table["aten::linear"].computed["CPU"].kind
+        'math kernel'
+        >>> table["aten::addmm"].default.state("CPU").value
+        'own kernel'
     """
     return DispatchTableReader(*operators).read()
 
@@ -64,6 +72,15 @@ class DispatchTableReader:
 
     What is read is the process, not a thread: a library that another thread
     loads meanwhile is in the answer too.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import DispatchTableReader
+        >>> with DispatchTableReader() as reader:
+        ...     library = torch.library.Library("reader_example", "DEF")
+        ...     _ = library.define("twice(Tensor x) -> Tensor")
+        >>> [change.operator for change in reader.changes]
+        ['reader_example::twice']
     """
 
     def __init__(

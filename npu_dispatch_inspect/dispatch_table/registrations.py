@@ -47,6 +47,13 @@ def trace_registrations(
 
     Raises:
         UsageError: neither route can trace the function.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import trace_registrations
+        >>> found = trace_registrations(torch.nn.ReLU(), torch.ones(2, 3))
+        >>> [call.entry.qualified_name for call in found.calls]
+        ['aten::relu']
     """
     if route not in ROUTES:
         choices = ", ".join(map(repr, ROUTES))

@@ -36,6 +36,14 @@ class LogIndex:
         offsets: where each record begins.
         numbers: for each record the position of its kind in `keys`.
         foreign: bytes that belong to no record of torch_npu.
+
+    Example:
+        >>> from npu_dispatch_inspect import index_logs
+        >>> index = index_logs("tests/data/logs/v2.13.0-linear.log")
+        >>> index.counts()["aclnnMm EXEC_NPU_CMD"]
+        1
+        >>> [record.name for record in index.records("aclnnMm *")]
+        ['aclnnMm']
     """
 
     def __init__(
@@ -100,6 +108,12 @@ def index_logs(
 
     Raises:
         RecordError: the file cannot be read.
+
+    Example:
+        >>> from npu_dispatch_inspect import index_logs
+        >>> index = index_logs("tests/data/logs/v2.13.0-linear.log")
+        >>> [record.stream for record in index.records("aclnnReduceSum *")]
+        [0, 0]
     """
     numbers_of: dict[Key, int] = {}
     offsets = array("Q")

@@ -55,6 +55,13 @@ def map_logs(
     Raises:
         RecordError: the file cannot be read.
         UsageError: `workers` is less than 1.
+
+    Example:
+        >>> from npu_dispatch_inspect import map_logs
+        >>> def count(records):
+        ...     return sum(hasattr(each, "command") for each in records)
+        >>> map_logs("tests/data/logs/v2.13.0-linear.log", count)
+        [5]
     """
     if workers < 1:
         msg = f"workers must be 1 or more, not {workers}."
@@ -79,6 +86,12 @@ def summarize_logs(path: str | os.PathLike[str], *, workers: int = 1) -> LogSumm
 
     Raises:
         RecordError: the file cannot be read.
+
+    Example:
+        >>> from npu_dispatch_inspect import summarize_logs
+        >>> summary = summarize_logs("tests/data/logs/v2.13.0-encoder_train.log")
+        >>> summary.launches["aclnnMm"], summary.waits["idle wait"]
+        (12, 105)
     """
     return sum(map_logs(path, summarize, workers=workers), LogSummary())
 

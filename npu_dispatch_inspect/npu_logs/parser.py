@@ -62,7 +62,18 @@ def parse_logs(
 
 
 def join_records(records: Iterable[LogRecord]) -> bytes:
-    """The bytes that a source's records were read from, all of them in order."""
+    """The bytes that a source's records were read from, all of them in order.
+
+    Args:
+        records: every record of one source, in order.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from npu_dispatch_inspect import join_records, read_logs
+        >>> path = Path("tests/data/logs/v2.13.0-linear.log")
+        >>> join_records(read_logs(path)) == path.read_bytes()
+        True
+    """
     stretches: list[tuple[int, bytes]] = []
     for record in records:
         raw = record.text.encode("utf-8", "surrogateescape")
@@ -74,7 +85,20 @@ def join_records(records: Iterable[LogRecord]) -> bytes:
 
 
 def parse_arguments(record: _WithArguments) -> _WithArguments:
-    """The same record with its argument lines parsed."""
+    """The same record with its argument lines parsed.
+
+    Args:
+        record: what `parse_logs` gave with ``arguments=False``; others come back as they are.
+
+    Example:
+        >>> from npu_dispatch_inspect import parse_arguments, parse_logs
+        >>> records = parse_logs("tests/data/logs/v2.13.0-linear.log", arguments=False)
+        >>> launch = next(each for each in records if hasattr(each, "command"))
+        >>> launch.name, launch.arguments
+        ('aclnnAddmm', None)
+        >>> [each.name for each in parse_arguments(launch).arguments[:3]]
+        ['self', 'mat1', 'mat2']
+    """
     for again in LogParser().feed_all(record.text.encode("utf-8", "surrogateescape")):
         if isinstance(again, type(record)):
             return evolve(record, arguments=again.arguments)

@@ -26,6 +26,12 @@ def read_logs(
 
     Raises:
         RecordError: the file cannot be opened.
+
+    Example:
+        >>> from npu_dispatch_inspect import read_logs
+        >>> log = read_logs("tests/data/logs/v2.1.0-encoder_train.log")
+        >>> log.counts()["aclnnMm"], log.complete
+        (12, True)
     """
     parser = LogParser(arguments=arguments)
     records = []

@@ -22,7 +22,19 @@ __all__ = ["ChainNode", "Failure", "Launch", "NativeCall", "Verdict"]
 
 
 class Verdict(enum.Enum):
-    """What a call came to. Each value reads as the answer to "how did it run?"."""
+    """What a call came to. Each value reads as the answer to "how did it run?".
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import Verdict, inspect_dispatch
+        >>> x = torch.ones(2, 3).npu()
+        >>> with inspect_dispatch() as seen:
+        ...     y = torch.digamma(x @ x.t())
+        >>> [node.verdict.name for node in seen.find("aten::*matmul")]
+        ['ACLNN']
+        >>> seen.fallbacks[0].verdict is Verdict.CPU_FALLBACK
+        True
+    """
 
     ACLNN = "aclnn"
     """Its own kernel launched aclnn operators."""
@@ -48,7 +60,18 @@ class Verdict(enum.Enum):
 
 @frozen(kw_only=True)
 class Launch:
-    """One aclnn launch and what the queue made of it."""
+    """One aclnn launch and what the queue made of it.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import inspect_dispatch
+        >>> x = torch.ones(3).npu()
+        >>> with inspect_dispatch() as seen:
+        ...     y = x.exp()
+        >>> (launch,) = seen.launches
+        >>> launch.name, launch.record.stream, launch.task.ret
+        ('aclnnExp', 0, 0)
+    """
 
     record: AclnnRecord
     task: TaskRecord | None = None
@@ -62,7 +85,13 @@ class Launch:
 
 @frozen(kw_only=True)
 class NativeCall:
-    """An operator of CANN that torch_npu named to the profiler as it launched it."""
+    """An operator of CANN that torch_npu named to the profiler as it launched it.
+
+    Example:
+        >>> from npu_dispatch_inspect import NativeCall
+        >>> NativeCall(name="aclnnAddmm", op=3)
+        NativeCall(name='aclnnAddmm', op=3)
+    """
 
     name: str
     """``"aclnnAddmm"``, or the type of an aclop: ``"MatMul"``."""
@@ -72,7 +101,22 @@ class NativeCall:
 
 @frozen(kw_only=True)
 class ChainNode(Printed):
-    """One call, what it called, and what it launched itself."""
+    """One call, what it called, and what it launched itself.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import inspect_dispatch
+        >>> layer, x = torch.nn.Linear(4, 2).npu(), torch.ones(3, 4).npu()
+        >>> with inspect_dispatch() as seen:
+        ...     y = layer(x)
+        >>> for node in seen.chains[0].walk():
+        ...     print(node.op.name, node.verdict.value, [each.name for each in node.launches])
+        aten::linear composite []
+        aten::t view or no launch []
+        aten::transpose view or no launch []
+        aten::as_strided view or no launch []
+        aten::addmm aclnn ['aclnnAddmm']
+    """
 
     op: OpRecord
     verdict: Verdict
@@ -107,6 +151,18 @@ class Failure:
 
     The device works behind the host: an error surfaces at a later call, so the
     operator that is named need not be the one at fault.
+
+    Example:
+        >>> from npu_dispatch_inspect import ExceptionRecord, Failure
+        >>> failure = Failure(
+        ...     exception=ExceptionRecord(type="RuntimeError", message="error code is 507015"),
+        ...     reported="aclnnInplaceUniform",
+        ...     code=507015,
+        ...     asynchronous=True,
+        ...     before=(),
+        ... )
+        >>> failure.reported, failure.code
+        ('aclnnInplaceUniform', 507015)
     """
 
     exception: ExceptionRecord

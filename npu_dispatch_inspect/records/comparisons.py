@@ -36,7 +36,14 @@ class Change:
 
 @frozen(kw_only=True)
 class Difference:
-    """One place at which two sides part."""
+    """One place at which two sides part.
+
+    Example:
+        >>> from npu_dispatch_inspect import compare
+        >>> (difference,) = compare(["aten::mm"], ["aten::mm", "aten::add"]).differences
+        >>> difference.kind
+        'only right'
+    """
 
     kind: str
     """``"only left"``, ``"only right"`` or ``"changed"``: on both sides, not the same."""

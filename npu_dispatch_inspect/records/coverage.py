@@ -34,7 +34,15 @@ class CoveredCall:
 
 @frozen(kw_only=True)
 class Coverage(Printed):
-    """Every call of a program with what it has on one dispatch key."""
+    """Every call of a program with what it has on one dispatch key.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import coverage
+        >>> found = coverage(torch.digamma, torch.ones(2), key="CPU")
+        >>> [(call.operator, call.state.value) for call in found]
+        [('aten::digamma', 'own kernel')]
+    """
 
     key: str
     """``"PrivateUse1"``."""

@@ -13,6 +13,14 @@ class Environment:
     """Versions, device and the switches that change routes.
 
     What could not be read is None; a switch that is not set is not listed.
+
+    Example:
+        >>> from npu_dispatch_inspect import read_environment
+        >>> environment = read_environment()
+        >>> environment.torch.split(".")[0], environment.grad_mode
+        ('2', 'grad')
+        >>> environment.switch("ASCEND_LAUNCH_BLOCKING") is None
+        True
     """
 
     tool: str

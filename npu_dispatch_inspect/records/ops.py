@@ -18,7 +18,19 @@ __all__ = ["ExceptionRecord", "KernelChoice", "OpRecord", "Phase", "tensors_in"]
 
 
 class Phase(enum.Enum):
-    """The part of a training step that a call belongs to."""
+    """The part of a training step that a call belongs to.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import Phase, trace_ops
+        >>> x = torch.ones(2, requires_grad=True)
+        >>> with trace_ops() as trace:
+        ...     x.exp().sum().backward()
+        >>> trace.find("aten::exp")[0].phase
+        <Phase.FORWARD: 'forward'>
+        >>> trace.filter(phase="backward").names == trace.filter(phase=Phase.BACKWARD).names
+        True
+    """
 
     FORWARD = "forward"
     BACKWARD = "backward"
@@ -35,7 +47,19 @@ class Phase(enum.Enum):
 
 @frozen(kw_only=True)
 class ExceptionRecord:
-    """The exception with which a call ended."""
+    """The exception with which a call ended.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import trace_ops
+        >>> with trace_ops() as trace:
+        ...     try:
+        ...         y = torch.ones(2, 3) @ torch.ones(2, 3)
+        ...     except RuntimeError:
+        ...         pass
+        >>> trace[-1].exception.type, trace[-1].outputs
+        ('RuntimeError', None)
+    """
 
     type: str
     """Qualified class name: ``"RuntimeError"``, ``"torch.OutOfMemoryError"``."""
@@ -44,7 +68,17 @@ class ExceptionRecord:
 
 @frozen(kw_only=True)
 class KernelChoice:
-    """The kernel that a dispatcher call reached first."""
+    """The kernel that a dispatcher call reached first.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import trace_ops
+        >>> with trace_ops(engine="dispatcher") as trace:
+        ...     y = torch.zeros(2).exp()
+        >>> kernel = trace.find("aten::exp")[0].kernel
+        >>> kernel.key, kernel.kind
+        ('AutogradCPU', 'autograd kernel')
+    """
 
     key: str
     """The highest dispatch key alive that has a kernel: ``"AutogradPrivateUse1"``."""
@@ -60,6 +94,20 @@ class OpRecord:
 
     The record is made when the call starts, so a call that raised is in the
     trace as well: it then has no outputs and its `exception` is set.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import trace_ops
+        >>> layer = torch.nn.Linear(4, 2)
+        >>> with trace_ops() as trace:
+        ...     y = layer(torch.ones(3, 4))
+        >>> addmm = trace.find("aten::addmm")[0]
+        >>> addmm.qualified_name, addmm.module_type, addmm.phase.value
+        ('aten::addmm', 'Linear', 'forward')
+        >>> [f"{each.name}={each.value}" for each in addmm.inputs[:3]]
+        ['self=f32[2]', 'mat1=f32[3, 4]', 'mat2=f32[4, 2]']
+        >>> str(addmm.outputs[0])
+        'f32[3, 2]'
     """
 
     index: int

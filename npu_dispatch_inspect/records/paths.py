@@ -60,7 +60,15 @@ class PathStep:
 
 @frozen(kw_only=True)
 class PredictedCall(Printed):
-    """One call with the keys it will pass and the calls it will make."""
+    """One call with the keys it will pass and the calls it will make.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import explain
+        >>> (call,) = explain("aten::mm", torch.ones(2, 3), torch.ones(3, 4)).calls
+        >>> call.name, call.last.key, call.last.action.value
+        ('aten::mm', 'CPU', 'runs')
+    """
 
     name: str
     """``"aten::linear"``."""
@@ -117,7 +125,16 @@ class PredictedCall(Printed):
 
 @frozen(kw_only=True)
 class BackendChoice:
-    """What the backend itself decides once its kernel runs."""
+    """What the backend itself decides once its kernel runs.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import explain
+        >>> x, w = torch.ones(2, 3).npu(), torch.ones(3, 4).npu()
+        >>> (choice,) = explain("aten::mm", x, w).backend
+        >>> choice.backend, choice.route
+        ('NPU', 'aclnn')
+    """
 
     operator: str
     backend: str
@@ -132,7 +149,15 @@ class BackendChoice:
 
 @frozen(kw_only=True)
 class DtypeProbe:
-    """What an operator did with one dtype when it was tried."""
+    """What an operator did with one dtype when it was tried.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import probe_dtypes
+        >>> (probe,) = probe_dtypes("aten::sum", torch.ones(2), dtypes=["int32"])
+        >>> probe.outcome, probe.results
+        ('promoted', ('int64',))
+    """
 
     dtype: str
     """The dtype the floating or other tensors of the sample were given."""
@@ -148,7 +173,15 @@ class DtypeProbe:
 
 @frozen(kw_only=True)
 class Explanation(Printed):
-    """Why these tensors go where they go, in the three stages torch documents."""
+    """Why these tensors go where they go, in the three stages torch documents.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import explain
+        >>> explained = explain(torch.nn.Linear(3, 4), torch.ones(2, 3))
+        >>> explained.names[0], explained.backend[-1].operator
+        ('aten::linear', 'aten::addmm')
+    """
 
     calls: tuple[PredictedCall, ...]
     """Stage 1, the dispatcher: one call for an operator, several for a function."""

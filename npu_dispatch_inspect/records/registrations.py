@@ -30,7 +30,14 @@ __all__ = [
 
 
 class KernelState(enum.Enum):
-    """What an operator has for one dispatch key, in the words of a porting list."""
+    """What an operator has for one dispatch key, in the words of a porting list.
+
+    Example:
+        >>> from npu_dispatch_inspect import KernelState, read_dispatch_table
+        >>> linear = read_dispatch_table("aten::linear")["aten::linear"].default
+        >>> linear.state("CPU") is KernelState.COMPOSITE
+        True
+    """
 
     OWN_KERNEL = "own kernel"
     """Registered for this very key."""
@@ -117,7 +124,14 @@ class Definition:
 
 @frozen(kw_only=True)
 class KernelRegistration:
-    """A kernel that some library registered for a key (``impl``)."""
+    """A kernel that some library registered for a key (``impl``).
+
+    Example:
+        >>> from npu_dispatch_inspect import read_dispatch_table
+        >>> entry = read_dispatch_table("aten::mm")["aten::mm"].default
+        >>> entry.registered["CPU"].site.partition(":")[0]
+        'RegisterCPU_0.cpp'
+    """
 
     operator: str
     key: str
@@ -143,7 +157,14 @@ class KernelRegistration:
 
 @frozen(kw_only=True)
 class ComputedKernel:
-    """The kernel that wins for a key, and why; many keys share one."""
+    """The kernel that wins for a key, and why; many keys share one.
+
+    Example:
+        >>> from npu_dispatch_inspect import read_dispatch_table
+        >>> linear = read_dispatch_table("aten::linear")["aten::linear"].default
+        >>> linear.computed["CPU"].kind
+        'math kernel'
+    """
 
     kind: str
     """torch's own word: ``"kernel"``, ``"autograd kernel"``, ``"math kernel"``, ..."""
@@ -260,7 +281,16 @@ class KernelMap(Mapping[str, _Record], Generic[_Record]):
 
 @frozen(kw_only=True)
 class OperatorEntry(Printed):
-    """Everything the tables say about one operator overload."""
+    """Everything the tables say about one operator overload.
+
+    Example:
+        >>> from npu_dispatch_inspect import read_dispatch_table
+        >>> entry = read_dispatch_table("aten::mm")["aten::mm"].default
+        >>> entry.schema
+        'aten::mm(Tensor self, Tensor mat2) -> Tensor'
+        >>> entry.state("CPU").value, "CPU" in entry.registered
+        ('own kernel', True)
+    """
 
     name: str
     """Namespace and operator: ``"aten::add"``."""

@@ -26,7 +26,18 @@ TableFact: TypeAlias = (
 
 @frozen(kw_only=True)
 class TableChange:
-    """One thing that is in one of two tables only, or different in both."""
+    """One thing that is in one of two tables only, or different in both.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import DispatchTableReader
+        >>> with DispatchTableReader() as reader:
+        ...     library = torch.library.Library("change_example", "DEF")
+        ...     _ = library.define("twice(Tensor x) -> Tensor")
+        >>> (change,) = reader.changes
+        >>> change.change, change.what, change.operator
+        ('added', 'definition', 'change_example::twice')
+    """
 
     what: str
     """``"definition"``, ``"registration"``, ``"kernel"`` (the winner), ``"python kernel"``
@@ -55,6 +66,16 @@ class TableChange:
 
 
 class TableChanges(Printed, tuple[TableChange, ...]):
-    """The changes between two tables: a tuple that prints itself."""
+    """The changes between two tables: a tuple that prints itself.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import DispatchTableReader
+        >>> with DispatchTableReader() as reader:
+        ...     library = torch.library.Library("changes_example", "DEF")
+        ...     _ = library.define("twice(Tensor x) -> Tensor")
+        >>> len(reader.changes)
+        1
+    """
 
     __slots__ = ()

@@ -24,7 +24,15 @@ class RegisteredCall:
 
 @frozen(kw_only=True)
 class RegistrationTrace(Printed):
-    """The calls of a function above decomposition, in the order of the graph."""
+    """The calls of a function above decomposition, in the order of the graph.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import trace_registrations
+        >>> model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU())
+        >>> trace_registrations(model, torch.ones(2, 3)).by_module()
+        {'0': ('aten::linear',), '1': ('aten::relu',)}
+    """
 
     route: str
     """``"jit.trace"`` or ``"make_fx"``."""

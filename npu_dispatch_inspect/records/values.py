@@ -50,6 +50,17 @@ class TensorSpec:
     An attribute that could not be read (a nested tensor has no single shape, a
     sparse one no strides) is None and its name is in `unknown`: not known is
     not the same as empty.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import trace_ops
+        >>> with trace_ops() as trace:
+        ...     y = torch.zeros(2, 3).t()
+        >>> (spec,) = trace.find("aten::t")[0].outputs
+        >>> spec.shape, spec.dtype, spec.device, spec.stride
+        ((3, 2), 'float32', 'cpu', (1, 3))
+        >>> str(spec)
+        'f32[3, 2]'
     """
 
     dtype: str
@@ -97,6 +108,14 @@ class Constant:
     ``kind`` says what it was (``"dtype"``, ``"device"``, ``"layout"``,
     ``"memory_format"``, ``"generator"``, ``"symint"``, ``"torchbind"``,
     ``"callable"``, ``"object"``), ``text`` how torch writes it.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import trace_ops
+        >>> with trace_ops() as trace:
+        ...     y = torch.zeros(2, dtype=torch.float64)
+        >>> trace[0].argument("dtype")
+        Constant(kind='dtype', text='float64')
     """
 
     kind: str
@@ -113,7 +132,19 @@ Value: TypeAlias = "bool | int | float | complex | str | TensorSpec | Constant |
 
 @frozen(kw_only=True)
 class Argument:
-    """One argument under the name that the operator's schema gives it."""
+    """One argument under the name that the operator's schema gives it.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import trace_ops
+        >>> with trace_ops() as trace:
+        ...     y = torch.zeros(2).add_(1)
+        >>> first, second, alpha = trace[1].inputs
+        >>> first.name, str(first.value), first.written
+        ('self', 'f32[2]', True)
+        >>> alpha.name, alpha.value, alpha.default
+        ('alpha', 1, True)
+    """
 
     name: str
     value: Value
@@ -125,7 +156,13 @@ class Argument:
 
 @frozen(kw_only=True)
 class SourceLocation:
-    """A line of the user's program."""
+    """A line of the user's program.
+
+    Example:
+        >>> from npu_dispatch_inspect import SourceLocation
+        >>> str(SourceLocation(file="/home/me/model.py", line=33, function="forward"))
+        '/home/me/model.py:33 in forward'
+    """
 
     file: str
     line: int

@@ -15,7 +15,17 @@ __all__ = ["Copy", "copies_in"]
 
 @frozen(kw_only=True)
 class Copy:
-    """A cast or copy, and what asked for it."""
+    """A cast or copy, and what asked for it.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import inspect_dispatch
+        >>> with inspect_dispatch() as seen:
+        ...     y = torch.ones(3, 4).npu()
+        >>> (copy,) = seen.copies_and_casts
+        >>> copy.kind
+        'host to device'
+    """
 
     kind: str
     """``"dtype cast"``, ``"format cast"``, ``"contiguous copy"`` (the strides

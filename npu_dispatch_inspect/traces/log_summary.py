@@ -39,6 +39,12 @@ class LogSummary(Printed):
 
     Summaries of parts of a log add up: ``first + second``. A wait that begins
     in one part and ends in the next is in neither.
+
+    Example:
+        >>> from npu_dispatch_inspect import summarize_logs
+        >>> summary = summarize_logs("tests/data/logs/v2.13.0-linear.log")
+        >>> summary.launches["aclnnReduceSum"], dict(summary.op_plugin)["addmm"]
+        (2, 1)
     """
 
     records: int = 0

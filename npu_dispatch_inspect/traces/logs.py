@@ -46,6 +46,14 @@ class LogTrace(Printed, Deferred, Sequence[LogRecord]):
         label: a name for people.
         incomplete: why lines may be missing, a sentence each.
         missing: why lines that one might expect were not printed.
+
+    Example:
+        >>> from npu_dispatch_inspect import LogTrace
+        >>> log = LogTrace.from_file("tests/data/logs/v2.13.0-linear.log")
+        >>> log.names[0], len(log.tasks), log.complete
+        ('aclnnAddmm', 5, True)
+        >>> log.find("aclnnReduceSum").names
+        ('aclnnReduceSum', 'aclnnReduceSum')
     """
 
     _fields = ("_records", "_environment", "_label", "_incomplete", "_missing")

@@ -26,7 +26,17 @@ __all__ = ["CallNode", "CallTree", "Flow", "OpTrace"]
 
 @frozen(kw_only=True)
 class CallNode(Printed):
-    """One call and the calls made inside it, in order."""
+    """One call and the calls made inside it, in order.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import trace_ops
+        >>> with trace_ops(engine="dispatcher") as trace:
+        ...     y = torch.ones(2, 3).t()
+        >>> (node,) = [each for each in trace.tree() if each.record.name == "aten::t"]
+        >>> [each.name for each in node.walk()]
+        ['aten::t', 'aten::transpose', 'aten::as_strided']
+    """
 
     record: OpRecord
     children: tuple[CallNode, ...] = ()
@@ -39,14 +49,33 @@ class CallNode(Printed):
 
 
 class CallTree(Printed, tuple[CallNode, ...]):
-    """The outermost calls of a trace: a tuple that prints itself."""
+    """The outermost calls of a trace: a tuple that prints itself.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import trace_ops
+        >>> with trace_ops() as trace:
+        ...     y = torch.ones(2).exp()
+        >>> [node.record.name for node in trace.tree()]
+        ['aten::ones', 'aten::exp']
+    """
 
     __slots__ = ()
 
 
 @frozen(kw_only=True)
 class Flow(Printed):
-    """Where the tensors of one call came from and where its results went."""
+    """Where the tensors of one call came from and where its results went.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import trace_ops
+        >>> with trace_ops() as trace:
+        ...     y = torch.ones(2).exp().sum()
+        >>> flow = trace.flow(trace.find("aten::exp")[0])
+        >>> [each.name for each in flow.makers], [each.name for each in flow.users]
+        (['aten::ones'], ['aten::sum'])
+    """
 
     record: OpRecord
     makers: tuple[OpRecord, ...]
@@ -75,6 +104,19 @@ class OpTrace(Printed, Deferred, Sequence[OpRecord]):
         label: a name for people.
         truncated: `max_ops` was reached; calls after the last are missing.
         notes: what this trace could not see, a sentence each.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import trace_ops
+        >>> layer = torch.nn.Linear(4, 2)
+        >>> with trace_ops() as trace:
+        ...     layer(torch.ones(3, 4)).sum().backward()
+        >>> trace.forward.names
+        ('aten::ones', 'aten::t', 'aten::addmm', 'aten::sum')
+        >>> trace.backward.counts()["aten::mm"]
+        1
+        >>> trace.in_module("").without("aten::t").forward.names
+        ('aten::addmm',)
     """
 
     _fields = __slots__ = (

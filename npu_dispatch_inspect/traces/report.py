@@ -35,7 +35,18 @@ __all__ = ["Copy", "DispatchReport", "Failure", "ModuleShare"]
 
 @frozen(kw_only=True)
 class ModuleShare:
-    """What one module did itself, the modules inside it left out."""
+    """What one module did itself, the modules inside it left out.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import inspect_dispatch
+        >>> layer, x = torch.nn.Linear(4, 2).npu(), torch.ones(3, 4).npu()
+        >>> with inspect_dispatch() as seen:
+        ...     y = layer(x)
+        >>> share = seen.by_module()["Linear"]
+        >>> share.calls, dict(share.launches)
+        (5, {'aclnnAddmm': 1})
+    """
 
     module: str | None
     """None for calls outside any module."""
@@ -59,6 +70,17 @@ class DispatchReport(Printed, Deferred):
             in the trace and in no chain.
         native_calls: what the profiler saw; None where it did not listen.
         notes: what this report could not see, a sentence each.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import inspect_dispatch
+        >>> layer, x = torch.nn.Linear(4, 2).npu(), torch.ones(3, 4).npu()
+        >>> with inspect_dispatch() as seen:
+        ...     y = torch.digamma(layer(x))
+        >>> seen.path("aten::linear", to="aclnnAddmm")[:2]
+        ('aten::linear', 'aten::addmm')
+        >>> [(node.op.qualified_name, node.verdict.value) for node in seen.fallbacks]
+        [('aten::digamma.out', 'CPU fallback')]
     """
 
     _fields = __slots__ = (

@@ -48,6 +48,12 @@ class DispatchTable(Printed, Saved):
 
     Records are built when somebody looks at them; a query over the whole
     registry looks at one line of each operator.
+
+    Example:
+        >>> from npu_dispatch_inspect import read_dispatch_table
+        >>> table = read_dispatch_table("aten::linear", "aten::addmm", "aten::mm")
+        >>> len(table.own_kernel("CPU")), table.composite("CPU").names
+        (4, ('aten::linear',))
     """
 
     def __init__(
