@@ -53,6 +53,13 @@ def parse_logs(
 
     Raises:
         RecordError: the file cannot be opened.
+
+    Example:
+        >>> from npu_dispatch_inspect import parse_logs
+        >>> records = parse_logs("tests/data/logs/v2.13.0-rank1-linear.log")
+        >>> launch = next(each for each in records if hasattr(each, "command"))
+        >>> launch.name, launch.origin.rank
+        ('aclnnAddmm', 1)
     """
     parser = LogParser(arguments=arguments)
     with open_chunks(source, progress=progress) as chunks:
