@@ -19,7 +19,6 @@ import errno
 import fcntl
 import os
 import resource
-import select
 import sys
 import tempfile
 import threading
@@ -28,7 +27,8 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from npu_dispatch_inspect.capture._cerr import revive
-from npu_dispatch_inspect.npu_logs.passing import split_foreign
+from npu_dispatch_inspect.capture._follower import Follower, current
+from npu_dispatch_inspect.capture._passing_on import CHUNK, PassingOn
 
 __all__ = [
     "STREAM_BITS",
@@ -43,7 +43,6 @@ __all__ = [
 ]
 
 STDERR: Final = 2
-CHUNK: Final = 1 << 20
 STREAM_BITS: Final = 48
 """A position is the number of a stream and, in so many bits, a place in it."""
 ROOM: Final = 1 << 16
@@ -120,10 +119,6 @@ class Stream:
         self.base = _generation << STREAM_BITS
         self.process = os.getpid()
         self.readings: list[Reading] = []
-        self.kept: list[tuple[int, int]] = []
-        """Stretches in which a capture wants torch_npu's lines passed on."""
-        self.problems: list[str] = []
-        self.passed = 0
         self.full = False
         self.children_before = _children() - {0}
         self.waiting: frozenset[int] = frozenset()
@@ -147,7 +142,28 @@ class Stream:
             self.original: int | None = os.dup(STDERR)
         except OSError:
             self.original = None
+        self.passing = PassingOn(self.file, self.original)
+        self.problems = self.passing.problems
+        self.follower = self._followed_by()
         os.dup2(self.file, STDERR)
+
+    def _followed_by(self) -> Follower | None:
+        """The process that passes on as it comes, where there is one."""
+        for each in current:
+            if self.original is not None and each.follow(self.file, self.original):
+                return each
+        return None
+
+    def hold(self, start: int) -> None:
+        """From here on it is not known yet what is passed on."""
+        if self.follower is not None:
+            self.follower.hold(start)
+
+    def keep(self, start: int, end: int) -> None:
+        """Pass this stretch on whole."""
+        self.passing.kept.append((start, end))
+        if self.follower is not None:
+            self.follower.release(start, end)
 
     def room(self) -> int:
         """How many bytes the file still takes."""
@@ -170,9 +186,11 @@ class Stream:
             # A forked child: its parent passes on what is in the file.
             self._restore()
             return
-        self._pass_on(last=False)
+        if self.follower is not None:
+            self.passing.passed = self.follower.stop()
+        self.passing.pass_on(last=False)
         self._restore()
-        self._pass_on(last=True)
+        self.passing.pass_on(last=True)
         if self.full:
             revive()
         # A child that was there before has another file as its standard error.
@@ -194,60 +212,16 @@ class Stream:
         else:
             os.dup2(self.original, STDERR)
 
-    def _pass_on(self, *, last: bool) -> None:
-        """Write the program's own bytes to where they were meant to go."""
-        rest = b""
-        while True:
-            chunk = os.pread(self.file, CHUNK, self.passed + len(rest))
-            data = rest + chunk
-            ended = not chunk
-            if ended and not (last and data):
-                break
-            foreign, done = self._foreign(data, last=ended)
-            for part in foreign:
-                self._write(part)
-            self.passed += done
-            rest = data[done:]
-            if ended:
-                break
-
-    def _foreign(self, data: bytes, *, last: bool) -> tuple[list[bytes], int]:
-        """As `split_foreign`, with the stretches that are passed on whole."""
-        begin = self.passed
-        for start, end in self.kept:
-            if start <= begin < end:
-                whole = data[: end - begin]
-                return [whole], len(whole)
-            if begin < start < begin + len(data):
-                foreign, _ = split_foreign(data[: start - begin], last=True)
-                return foreign, start - begin
-        return split_foreign(data, last=last)
-
-    def _write(self, data: bytes) -> None:
-        if self.original is None:
-            return
-        view = memoryview(data)
-        while view:
-            try:
-                view = view[os.write(self.original, view) :]
-            except BlockingIOError:
-                select.select([], [self.original], [])
-            except OSError as error:
-                self.problems.append(
-                    f"Standard error did not take what was written: {error.strerror}."
-                )
-                return
-
     def drain(self) -> None:
         """Pass on what other processes wrote after the end."""
         if os.getpid() == self.process:
-            self._pass_on(last=True)
+            self.passing.pass_on(last=True)
 
     def close(self) -> None:
         """Let go of the file, for captures have read their part."""
         if self.original is not None:
             os.close(self.original)
-            self.original = None
+            self.original = self.passing.target = None
         os.close(self.end_of_file)
         os.close(self.file)
 
@@ -292,6 +266,8 @@ class Reading:
                 _flush()
             stream = self._stream = active[0]
             self.start = self._size()
+            if self._keep:
+                stream.hold(self.start)
             self.base = stream.base + self.start
             stream.readings.append(self)
             self.tracers = list(_tracers)
@@ -311,7 +287,7 @@ class Reading:
                 )
             self._data = self.read()
             if self._keep:
-                stream.kept.append((self.start, self.stop))
+                stream.keep(self.start, self.stop)
             stream.readings.remove(self)
             if not stream.readings:
                 if stream in active:

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from npu_dispatch_inspect.capture._follower import following
 from npu_dispatch_inspect.cli import _standin
 from npu_dispatch_inspect.cli._program import Inspection, own_traceback
 from npu_dispatch_inspect.errors import RecordError, UsageError
@@ -68,6 +69,11 @@ def run(options: argparse.Namespace) -> int:
     if options.max_ops < 0:
         msg = f"--max-ops must be a whole number from 0 up, not {options.max_ops}."
         raise UsageError(msg)
+    with following():
+        return _inspected(options)
+
+
+def _inspected(options: argparse.Namespace) -> int:
     _standin.load_if_asked(options)
     sys.argv = [options.script, *options.arguments]
     inspection = Inspection(max_ops=options.max_ops)
