@@ -35,7 +35,13 @@ __all__ = [
 
 
 class GraphStage(enum.Enum):
-    """Which of a program's graphs this is."""
+    """Which of a program's graphs this is.
+
+    Example:
+        >>> from npu_dispatch_inspect import GraphStage
+        >>> [each.value for each in GraphStage]
+        ['joint', 'forward', 'backward', 'inference']
+    """
 
     JOINT = "joint"
     """Forward and backward in one graph, before the partition."""
@@ -121,6 +127,15 @@ class GraphNode:
     Tensors have ids, unique within one graph: the `TensorSpec` that one node gives
     and another takes have the same id. A ``getitem`` node has the id of the result
     it takes out, a placeholder that of its `GraphInput.value`.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import capture_graphs
+        >>> with capture_graphs() as graphs:
+        ...     captured = graphs.capture(torch.nn.Linear(4, 2), torch.ones(1, 4))
+        >>> node = captured.forward.nodes[-1]
+        >>> node.qualified_name, node.takes, str(node.outputs[0])
+        ('aten::addmm', ('primals_2', 'primals_3', 't'), 'f32[1, 2]')
     """
 
     index: int
@@ -189,7 +204,17 @@ class GraphNode:
 
 @frozen(kw_only=True)
 class GraphInput:
-    """What one placeholder of a graph stands for."""
+    """What one placeholder of a graph stands for.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import capture_graphs
+        >>> with capture_graphs() as graphs:
+        ...     captured = graphs.capture(torch.nn.Linear(4, 2), torch.ones(1, 4))
+        >>> weight = captured.forward.inputs[0]
+        >>> weight.kind.value, weight.name, str(weight.value)
+        ('parameter', 'weight', 'f32[2, 4]')
+    """
 
     index: int
     """Position among the placeholders."""
@@ -223,7 +248,16 @@ class GraphInput:
 
 @frozen(kw_only=True)
 class GraphOutput:
-    """What one returned value of a graph is."""
+    """What one returned value of a graph is.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import capture_graphs
+        >>> with capture_graphs() as graphs:
+        ...     captured = graphs.capture(torch.nn.Linear(4, 2), torch.ones(1, 4))
+        >>> [str(each) for each in captured.backward.outputs]
+        ['gradient of weight: t_3', 'gradient of bias: view', 'gradient of input: None']
+    """
 
     index: int
     """Position among the returned values."""
@@ -255,7 +289,16 @@ class GraphOutput:
 
 @frozen(kw_only=True)
 class SavedTensor:
-    """A value that the forward graph keeps for the backward graph."""
+    """A value that the forward graph keeps for the backward graph.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import capture_graphs
+        >>> with capture_graphs() as graphs:
+        ...     captured = graphs.capture(torch.sigmoid, torch.ones(4, requires_grad=True))
+        >>> [each.bytes for each in captured.forward.saved_for_backward]
+        [16]
+    """
 
     variable: str
     """The same in both graphs."""
@@ -272,6 +315,16 @@ class CapturedGraph(Printed):
     """One graph: its nodes in order, what goes in, what comes out.
 
     Equality, hash and pickle are by value, without `graph_module`.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import capture_graphs
+        >>> with capture_graphs() as graphs:
+        ...     captured = graphs.capture(torch.nn.Linear(4, 2), torch.ones(1, 4))
+        >>> captured.forward.names
+        ('aten::t', 'aten::addmm')
+        >>> captured.forward.code.count("torch.ops.aten")
+        2
     """
 
     stage: GraphStage
@@ -384,7 +437,16 @@ def _rebuild(values: dict[str, Any]) -> CapturedGraph:
 
 @frozen(kw_only=True)
 class GraphFailure:
-    """A capture that did not come to an end."""
+    """A capture that did not come to an end.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import capture_graphs
+        >>> with capture_graphs() as graphs:
+        ...     captured = graphs.capture(lambda x: x[x > 0], torch.ones(2))
+        >>> captured.failures[0].kind.value
+        'data_dependent_shape'
+    """
 
     index: int
     """The number its graphs would have had, see `CapturedGraph.index`."""
@@ -408,7 +470,20 @@ class GraphFailure:
 
 @frozen(kw_only=True)
 class GraphBreak:
-    """The end of one of Dynamo's graphs before the end of the function."""
+    """The end of one of Dynamo's graphs before the end of the function.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import capture_graphs
+        >>> def f(x):
+        ...     y = x.sin()
+        ...     torch._dynamo.graph_break()
+        ...     return y.cos()
+        >>> with capture_graphs() as graphs:
+        ...     y = torch.compile(f, backend=graphs.backend)(torch.ones(2))
+        >>> len(graphs.captured.breaks)
+        1
+    """
 
     index: int
     """The graph that ends here, see `CapturedGraph.index`."""

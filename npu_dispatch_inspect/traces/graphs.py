@@ -32,6 +32,16 @@ class GraphSet(Printed, Saved, Sequence[CapturedGraph]):
         breaks: where Dynamo ended a graph before the end of a function.
         notes: what a reader must know, a sentence each.
         environment: where they were made.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import capture_graphs
+        >>> with capture_graphs() as graphs:
+        ...     captured = graphs.capture(torch.nn.Linear(4, 2), torch.ones(1, 4))
+        >>> [graph.stage.value for graph in captured]
+        ['joint', 'forward', 'backward']
+        >>> captured.backward.names
+        ('aten::t', 'aten::mm', 'aten::t', 'aten::sum', 'aten::view', 'aten::t')
     """
 
     __slots__ = ("_breaks", "_environment", "_failures", "_graphs", "_notes")
