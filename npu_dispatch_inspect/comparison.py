@@ -12,11 +12,13 @@ from attrs import evolve, field, frozen
 from npu_dispatch_inspect._call_patterns import CallPattern, call_name, overload_of
 from npu_dispatch_inspect._comparison_details import CHOICES, STANDARD, changes_between
 from npu_dispatch_inspect._comparison_text import comparison_text
+from npu_dispatch_inspect.display.layout import cut
 from npu_dispatch_inspect.display.places import OPS, Words, call_line
 from npu_dispatch_inspect.errors import UsageError
 from npu_dispatch_inspect.matching import Alignment, align
 from npu_dispatch_inspect.patterns import Call
 from npu_dispatch_inspect.records.comparisons import Change, Difference, Place
+from npu_dispatch_inspect.records.printed import Printed
 from npu_dispatch_inspect.records.table_changes import TableChange
 from npu_dispatch_inspect.traces.graphs import GraphSet
 from npu_dispatch_inspect.traces.logs import LogTrace
@@ -33,7 +35,7 @@ REGISTRATIONS = Words(noun="registration", plural="registrations")
 
 
 @frozen(kw_only=True)
-class Comparison:
+class Comparison(Printed):
     """What two sides have in common and what they have not; `print` shows it.
 
     Example:
@@ -75,17 +77,17 @@ class Comparison:
         """How many differences there are."""
         return len(self.differences)
 
-    def to_text(self, *, max_rows: int | None = 20) -> str:
+    def to_text(self, *, width: int | None = None, max_rows: int | None = 20) -> str:
         """The verdict, the first difference, and the rows around all of them.
 
         Args:
+            width: columns at most; the end of a longer line becomes ``...``.
             max_rows: rows at most; None for all.
         """
-        return comparison_text(self, max_rows=max_rows)
-
-    def __str__(self) -> str:
-        """`to_text` with its defaults."""
-        return self.to_text()
+        text = comparison_text(self, max_rows=max_rows)
+        if width is None:
+            return text
+        return "\n".join(cut(line, width) for line in text.split("\n"))
 
 
 def compare(

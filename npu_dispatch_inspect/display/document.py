@@ -31,6 +31,7 @@ __all__ = [
     "Row",
     "Span",
     "Title",
+    "Verbatim",
     "counted",
     "head_and_tail",
     "line",
@@ -177,6 +178,13 @@ class Title:
 
 
 @frozen(kw_only=True)
+class Verbatim:
+    """Lines that are aligned already; they are cut, never wrapped."""
+
+    lines: tuple[Line, ...]
+
+
+@frozen(kw_only=True)
 class Fold:
     """A part that can be closed in a notebook; in text, its body."""
 
@@ -185,7 +193,7 @@ class Fold:
     open: bool = False
 
 
-Element: TypeAlias = "Counts | Fold | Grid | Line | Listing | Title"
+Element: TypeAlias = "Counts | Fold | Grid | Line | Listing | Title | Verbatim"
 Document: TypeAlias = "tuple[Element, ...]"
 
 

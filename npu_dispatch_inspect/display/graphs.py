@@ -12,10 +12,10 @@ from npu_dispatch_inspect.display.document import (
     Fold,
     Grid,
     Heading,
-    Line,
     More,
     Row,
     Title,
+    Verbatim,
     counted,
     head_and_tail,
     line,
@@ -99,7 +99,7 @@ def graph_document(graph: CapturedGraph, *, html: bool = False) -> Document:
     parts += [*ends, *nodes, *results]
     if html and graph.code:
         rows = tuple(line(each) for each in graph.code.strip("\n").split("\n"))
-        parts.append(Fold(title="code", body=(_code(rows),)))
+        parts.append(Fold(title="code", body=(Verbatim(lines=rows),)))
     return tuple(parts)
 
 
@@ -183,15 +183,6 @@ def _ends(title: str, entries: Iterable[str], *, html: bool) -> Iterator[Element
     else:
         yield line(named, "title")
         yield from shown
-
-
-def _code(rows: tuple[Line, ...]) -> Grid:
-    """The graph as Python text: a grid of one column, never cut."""
-    column = Column(name="code", cut=None)
-    made = tuple(
-        Row(cells=(each.spans[0] if each.spans else span(""),)) for each in rows
-    )
-    return Grid(columns=(column,), rows=made, header=False)
 
 
 def _failures(failures: Iterable[GraphFailure]) -> Iterator[Element]:

@@ -27,6 +27,7 @@ from npu_dispatch_inspect.display.document import (
     Row,
     Span,
     Title,
+    Verbatim,
 )
 
 __all__ = ["Styled", "columns", "cut", "lines", "plain_text"]
@@ -121,6 +122,8 @@ def _lines(element: Element, width: int | None) -> Iterator[tuple[Styled, int | 
             yield (Span(f"{INDENT}{DOTS} {element.more} more", "dim"),), None
     elif isinstance(element, Title):
         yield (Span(": ".join((element.name, ", ".join(element.facts)))),), 2
+    elif isinstance(element, Verbatim):
+        yield from ((_cut_line(each.spans, width), None) for each in element.lines)
     elif isinstance(element, Fold):
         for each in element.body:
             yield from _lines(each, width)

@@ -26,12 +26,14 @@ from npu_dispatch_inspect.display.document import (
     Row,
     Span,
     Title,
+    Verbatim,
 )
 
 __all__ = ["html"]
 
 MAX_SHARE = 60
 """No column of a tree asks for more room than so many characters."""
+SHORT = 14
 STEP = 3
 """Characters by which a row is indented below another."""
 LONG = 28
@@ -64,6 +66,9 @@ def _element(element: Element) -> Iterator[str]:
         yield from _counts(element)
     elif isinstance(element, Listing):
         yield from _listing(element)
+    elif isinstance(element, Verbatim):
+        text = "\n".join(_spans(each.spans) for each in element.lines)
+        yield f'<div class="ndi-scroll"><pre class="ndi-pre">{text}</pre></div>'
     elif isinstance(element, Fold):
         yield f'<details class="ndi-fold"{_open(now=element.open)}>'
         yield f"<summary>{escape(element.title)}</summary>"
@@ -172,7 +177,10 @@ def _tree(grid: Grid) -> Iterator[str]:
     # The operator comes first: it carries the branches.
     used.sort(key=lambda place: place != grid.indented)
     shares = [_share(grid, rows, place) for place in used]
-    template = " ".join(f"minmax(0,{share}fr)" for share in shares)
+    # Short columns keep their width; long ones share what is left.
+    template = " ".join(
+        f"{share}ch" if share <= SHORT else f"minmax(0,{share}fr)" for share in shares
+    )
     # Two characters for each gap.
     columns = (
         f"grid-template-columns:{template};max-width:{sum(shares) + 2 * len(shares)}ch"

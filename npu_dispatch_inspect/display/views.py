@@ -17,6 +17,7 @@ VIEWS = {
     "CapturedGraph": "graphs.graph",
     "CallTree": "ops.call_tree",
     "ChainNode": "reports.chain",
+    "Comparison": "comparisons.comparison",
     "Coverage": "paths.coverage",
     "DispatchReport": "reports.report",
     "DispatchTable": "tables.table",
