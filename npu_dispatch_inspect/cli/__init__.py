@@ -26,6 +26,7 @@ COMMANDS = {
     "table": "show who registered what for an operator, and which kernel wins",
     "explain": "tell which kernel a call will reach, and why",
     "coverage": "tell which operators of a program a device has kernels for",
+    "graph": "capture the graphs AOTAutograd makes of a function or module",
     "logs": "read log files of torch_npu",
     "show": "show a saved file as text",
     "diff": "compare two saved files or logs",

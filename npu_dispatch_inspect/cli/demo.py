@@ -7,6 +7,7 @@ import argparse
 from typing import Any
 
 from npu_dispatch_inspect.cli import _standin
+from npu_dispatch_inspect.cli._frame import add_json
 from npu_dispatch_inspect.cli._torch import default_device, import_torch
 
 __all__ = ["add_parser"]
@@ -21,6 +22,7 @@ def add_parser(commands: Any, summary: str) -> None:
         "step of a small transformer layer, on npu:0 where torch_npu is installed "
         "(on the stand-in where CANN is not) and else on the CPU.",
     )
+    add_json(parser)
     _standin.add_options(parser)
     parser.set_defaults(run=run)
 
@@ -38,15 +40,22 @@ def run(options: argparse.Namespace) -> int:
     inputs = torch.randn(32, 128, device=device)
     with trace_ops() as trace:
         linear(inputs).sum().backward()
-    print(f"nn.Linear(128, 64) on {device}, forward and backward\n")
-    print(trace)
-
     layer = nn.TransformerEncoderLayer(64, 4, 128, batch_first=True).to(device)
     optimizer = torch.optim.AdamW(layer.parameters())
     words = torch.randn(2, 16, 64, device=device)
     with trace_ops() as step:
         layer(words).pow(2).mean().backward()
         optimizer.step()
+    if options.json:
+        from npu_dispatch_inspect.cli._json import write_json
+        from npu_dispatch_inspect.cli.show import content
+
+        write_json(
+            "demo", {"device": device, "linear": content(trace), "step": content(step)}
+        )
+        return 0
+    print(f"nn.Linear(128, 64) on {device}, forward and backward\n")
+    print(trace)
     print(
         f"\nOne training step of nn.TransformerEncoderLayer(64, 4, 128) on {device}\n"
     )

@@ -4,24 +4,33 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
 import runpy
 import shutil
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from npu_dispatch_inspect.capture._follower import following
 from npu_dispatch_inspect.cli import _standin
-from npu_dispatch_inspect.cli._program import Inspection, own_traceback
-from npu_dispatch_inspect.errors import RecordError, UsageError
-from npu_dispatch_inspect.export.saving import format_of
+from npu_dispatch_inspect.cli._frame import INTERRUPTED, say
+from npu_dispatch_inspect.errors import InspectError, UsageError
+
+if TYPE_CHECKING:
+    from npu_dispatch_inspect.cli._program import Inspection
+    from npu_dispatch_inspect.traces.report import DispatchReport
 
 __all__ = ["add_parser"]
 
 WIDTH = 140
-INTERRUPTED = 130
-"""What a shell makes of a program that Ctrl-C ended."""
+EXAMPLES = """\
+examples:
+  %(prog)s train.py --epochs 1
+  %(prog)s --only 'aten::linear' --save report.html train.py
+  %(prog)s --stand-in -m mypackage.train
+  %(prog)s --json train.py 2>&1 >/dev/null | tail -n 1
+"""
 
 
 def add_parser(commands: Any, summary: str) -> None:
@@ -31,7 +40,8 @@ def add_parser(commands: Any, summary: str) -> None:
         help=summary,
         description="Run a program as Python would, then print a report of what it ran "
         "to standard error. The exit status is the program's.",
-        usage="%(prog)s [--only PATTERN] [--save FILE] [--max-ops N] [--stand-in] "
+        epilog=EXAMPLES,
+        usage="%(prog)s [--only PATTERN] [--save FILE] [--json] [--max-ops N] [--stand-in] "
         "[--device-name NAME] [--device-count N] (script.py | -m module) [arguments ...]",
     )
     parser.add_argument(
@@ -45,6 +55,11 @@ def add_parser(commands: Any, summary: str) -> None:
         metavar="FILE",
         help="write the whole report to this file as well; the suffix decides the "
         "format: .html to read, .json or .jsonl to load again, ...",
+    )
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="write the report as JSON, in the last line of standard error",
     )
     parser.add_argument(
         "--max-ops",
@@ -69,11 +84,15 @@ def run(options: argparse.Namespace) -> int:
     if options.max_ops < 0:
         msg = f"--max-ops must be a whole number from 0 up, not {options.max_ops}."
         raise UsageError(msg)
+    from npu_dispatch_inspect.capture._follower import following
+
     with following():
         return _inspected(options)
 
 
 def _inspected(options: argparse.Namespace) -> int:
+    from npu_dispatch_inspect.cli._program import Inspection, own_traceback
+
     _standin.load_if_asked(options)
     sys.argv = [options.script, *options.arguments]
     inspection = Inspection(max_ops=options.max_ops)
@@ -105,34 +124,49 @@ def _tell(inspection: Inspection, options: argparse.Namespace) -> None:
     To standard error: what the program prints may be meant for another program.
     """
     for problem in inspection.problems:
-        _say(problem)
+        say(problem)
     report = inspection.report
     if report is None:
-        _say("The program did not import torch, so there is nothing to report.")
+        say("The program did not import torch, so there is nothing to report.")
         return
     shown = report.only(options.only) if options.only else report
     if options.only and not shown.chains:
-        _say(f"Nothing that ran matches {options.only!r}.")
-    else:
-        width = WIDTH
-        if sys.stderr.isatty():
-            width = max(80, shutil.get_terminal_size().columns)
-        print(shown.to_text(width=width), file=sys.stderr)
+        say(f"Nothing that ran matches {options.only!r}.")
+    if shown.chains or options.json or not options.only:
+        _print(_text(shown, as_json=options.json))
     if options.save:
         try:
             report.save(options.save)
-        except RecordError as error:
-            _say(str(error))
+        except InspectError as error:
+            say(str(error))
 
 
-def _say(sentence: str) -> None:
-    print(f"npu-dispatch-inspect: {sentence}", file=sys.stderr)
+def _print(text: str) -> None:
+    # Whoever closed standard error does not want it.
+    with contextlib.suppress(BrokenPipeError):
+        print(text, file=sys.stderr, flush=True)
+
+
+def _text(report: DispatchReport, *, as_json: bool) -> str:
+    if as_json:
+        from npu_dispatch_inspect.cli._json import FORMAT, plain
+        from npu_dispatch_inspect.cli.show import content
+
+        return json.dumps(
+            plain({"command": "run", "format": FORMAT, **content(report)})
+        )
+    width = WIDTH
+    if sys.stderr.isatty():
+        width = max(80, shutil.get_terminal_size().columns)
+    return report.to_text(width=width)
 
 
 def _check_writable(path: str | None) -> None:
     """Say so now, not after a program that took hours."""
     if path is None:
         return
+    from npu_dispatch_inspect.export.saving import format_of
+
     format_of(path)
     if not Path(path).resolve().parent.is_dir():
         msg = f"The report cannot be written to {path}: there is no such folder."

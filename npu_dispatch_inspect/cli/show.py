@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from npu_dispatch_inspect.traces.report import DispatchReport
     from npu_dispatch_inspect.traces.tables import DispatchTable
 
-__all__ = ["add_parser"]
+__all__ = ["add_parser", "content"]
 
 WIDTH = 140
 EXAMPLES = """\
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         from npu_dispatch_inspect.cli._json import write_json
 
-        write_json("show", {"kind": kind, **_content(value)})
+        write_json("show", {"kind": kind, **content(value)})
         return 0
     limited = _LIMITED.get(kind)
     if limited is None or (options.limit is None and not options.all):
@@ -121,8 +121,8 @@ _LIMITED: dict[str, Any] = {
 }
 
 
-def _content(value: Any) -> dict[str, Any]:
-    """What the fields of the answer are, by what the file holds."""
+def content(value: Any) -> dict[str, Any]:
+    """What the fields of the answer are, by what is shown."""
     environment = getattr(value, "environment", None)
     kind = type(value).__name__
     if kind == "DispatchReport":
@@ -135,12 +135,12 @@ def _content(value: Any) -> dict[str, Any]:
         }
     if kind == "DispatchTable":
         return {"environment": environment, "operators": list(value)}
-    content = {"environment": environment}
+    found = {"environment": environment}
     for name in ("label", "engine", "truncated", "incomplete", "notes"):
         if hasattr(value, name):
-            content[name] = getattr(value, name)
+            found[name] = getattr(value, name)
     if kind == "GraphSet":
-        return {**content, "graphs": value.graphs, "failures": value.failures}
+        return {**found, "graphs": value.graphs, "failures": value.failures}
     if hasattr(value, "records"):
-        content["records"] = value.records
-    return content
+        found["records"] = value.records
+    return found
