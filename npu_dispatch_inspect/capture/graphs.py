@@ -68,8 +68,8 @@ class AOTGraphCapture:
         ...     captured = graphs.capture(f, a, b)
         >>> captured.forward.names
         ('aten::sin', 'aten::cos', 'aten::mul')
-        >>> [str(each) for each in captured.backward.outputs]
-        ['gradient of a: mul_2', 'gradient of b: None']
+        >>> [each.name for each in captured.backward.outputs]
+        ['a', 'b']
     """
 
     def __init__(
@@ -368,6 +368,17 @@ def capture_graphs(
     bw_compiler: Callable[..., Any] | None = None,
 ) -> AOTGraphCapture:
     """Capture AOTAutograd's graphs in a block; see `AOTGraphCapture`.
+
+    Args:
+        joint: keep joint graphs as well.
+        partition: ``"default"``, ``"min_cut"``, or a partition function.
+        decompositions: ``"core_aten"``, a table, or a list of operators.
+        dynamic: leave the sizes of arguments open, as symbols.
+        fw_compiler: gets each forward or inference graph with its example inputs.
+        bw_compiler: the same for backward graphs.
+
+    Raises:
+        UsageError: an argument is not one of those above.
 
     Example:
         >>> import torch

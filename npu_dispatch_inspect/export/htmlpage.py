@@ -50,6 +50,7 @@ def html_report(x: DispatchReport | OpTrace | LogTrace) -> str:
 
     Example:
         >>> from npu_dispatch_inspect import Environment, OpTrace
+        >>> from npu_dispatch_inspect.export.htmlpage import html_report
         >>> here = Environment(tool="0.1", python="3.11", platform="linux-x86_64")
         >>> html_report(OpTrace(environment=here))[:15]
         '<!doctype html>'
