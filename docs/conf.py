@@ -35,7 +35,7 @@ nitpick_ignore_regex = [
     # Their inventories would have to be fetched from the network to link to them.
     ("py:.*", r"(torch|os|re|collections|types|pathlib|array)(\..*)?"),
     # Names for types, and type variables: the signature says what they stand for.
-    ("py:class", r"(.*\.)?(T|Ignored|Level|LogSource|Key|Value|_WithArguments)"),
+    ("py:class", r"(.*\.)?(T|Ignored|Level|LogSource|Key|Value|Words|_WithArguments)"),
     # Private classes: what patterns and tables are made of inside.
     ("py:class", r"npu_dispatch_inspect\..*\b_\w+(\.\w+)?"),
 ]
@@ -55,9 +55,17 @@ COLON = "\ue000"
 def _hide_colons(
     _app: Any, what: str, _name: str, _object: Any, _options: Any, lines: list[str]
 ) -> None:
-    """Keep napoleon from taking "this: that" under an attribute for its type."""
-    if what in ("attribute", "property", "data"):
-        lines[:] = [line.replace(":", COLON) for line in lines]
+    """Keep napoleon from taking the words before a colon for a type.
+
+    Types are in the signatures; a docstring gives none, neither of an attribute
+    nor of what is returned.
+    """
+    inside = is_value = what in ("attribute", "property", "data")
+    for number, line in enumerate(lines):
+        if not is_value and line[:1].strip():
+            inside = line in ("Returns:", "Yields:")
+        elif inside:
+            lines[number] = line.replace(":", COLON)
 
 
 def _show_colons(
