@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 __all__ = [
     "HEAD_ROWS",
@@ -37,7 +37,9 @@ __all__ = [
     "line",
     "listing",
     "printable",
+    "rows_in",
     "span",
+    "without_empty",
 ]
 
 HEAD_ROWS = 150
@@ -249,4 +251,46 @@ def listing(
             more=more,
             style=style,
         ),
+    )
+
+
+def rows_in(grid: Grid) -> list[tuple[Row, int]]:
+    """Every row, those below others too, with how deep it lies."""
+    found: list[tuple[Row, int]] = []
+    # Without recursion: calls can be nested deeper than Python allows.
+    pending = [(each, 0) for each in reversed(grid.rows)]
+    while pending:
+        row, depth = pending.pop()
+        if isinstance(row, Row):
+            found.append((row, depth))
+            pending += [(each, depth + 1) for each in reversed(row.below)]
+    return found
+
+
+def without_empty(grid: Grid) -> Grid:
+    """The grid without the columns that may give way and say nothing anywhere."""
+    rows = [row for row, _ in rows_in(grid)]
+    kept = [
+        place
+        for place, column in enumerate(grid.columns)
+        if not column.rank or any(row.cells[place].text for row in rows)
+    ]
+    if len(kept) == len(grid.columns):
+        return grid
+    made: dict[int, Row] = {}
+
+    def renewed(row: Row | Heading | More) -> Any:
+        return made[id(row)] if isinstance(row, Row) else row
+
+    for row in reversed(rows):
+        made[id(row)] = evolve(
+            row,
+            cells=tuple(row.cells[place] for place in kept),
+            below=tuple(map(renewed, row.below)),
+        )
+    return evolve(
+        grid,
+        columns=tuple(grid.columns[place] for place in kept),
+        rows=tuple(map(renewed, grid.rows)),
+        indented=kept.index(grid.indented),
     )

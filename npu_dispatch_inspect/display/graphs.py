@@ -46,9 +46,9 @@ COLUMNS = (
     Column(name="phase", rank=4),
     Column(name="variable"),
     Column(name="operator"),
-    Column(name="inputs -> outputs", rank=1, least=17),
-    Column(name="module", rank=3, least=10),
-    Column(name="line", rank=2, least=8),
+    Column(name="inputs -> outputs", rank=1, least=24),
+    Column(name="module", rank=3, least=16),
+    Column(name="line", rank=2),
 )
 HEAD_INPUTS = 30
 """So many inputs or outputs of one graph are listed."""

@@ -156,7 +156,8 @@ def _grid(grid: Grid, width: int | None) -> Iterator[Styled]:
         yield _joined(header, widths, width)
     for item in items:
         if isinstance(item, _Item):
-            yield _joined(_cells(grid, item), widths, width)
+            joined = _joined(_cells(grid, item), widths, width)
+            yield _plain_prefix(joined, item.prefix) if grid.branches else joined
         elif isinstance(item, Heading):
             note = f": {item.note}" if item.note else ""
             spans = (Span(item.text, "heading"), Span(note, "dim"))
@@ -276,6 +277,15 @@ def _joined(
             made.append(Span(text, cell.style))
         gap += max(0, size - columns(text)) + len(GAP)
     return _cut_line(tuple(made), width)
+
+
+def _plain_prefix(spans: Styled, prefix: str) -> Styled:
+    """The branches of the tree are not coloured as what hangs on them."""
+    first, *rest = spans
+    if not prefix or not first.text.startswith(prefix):
+        return spans
+    text = first.text.removeprefix(prefix)
+    return (Span(prefix, "dim"), Span(text, first.style), *rest)
 
 
 def _cut_line(spans: Styled, width: int | None) -> Styled:

@@ -24,6 +24,7 @@ from npu_dispatch_inspect.display.document import (
     line,
     listing,
     span,
+    without_empty,
 )
 from npu_dispatch_inspect.display.text import environment_line, value_text
 from npu_dispatch_inspect.records import AclnnRecord, TaskKind, TaskRecord
@@ -38,9 +39,9 @@ MAX_ARGUMENTS = 12
 COLUMNS = (
     Column(name="#"),
     Column(name="launch"),
-    Column(name="arguments", rank=1, least=12),
+    Column(name="arguments", rank=1, least=20),
     Column(name="stream", rank=4),
-    Column(name="task", rank=2, least=8),
+    Column(name="task", rank=2),
     Column(name="call", rank=3),
 )
 KINDS = {
@@ -64,7 +65,7 @@ def log_trace_document(trace: LogTrace, *, html: bool = False) -> Document:
     if hidden:
         rows.append(More(f"... {hidden} more"))
         rows += [_launch(each, of_launch) for each in tail]
-    grid = Grid(columns=COLUMNS, rows=tuple(rows))
+    grid = without_empty(Grid(columns=COLUMNS, rows=tuple(rows)))
     facts = (
         counted(len(launches), "aclnn launch"),
         counted(len(tasks), "task"),

@@ -27,6 +27,7 @@ from npu_dispatch_inspect.display.document import (
     Span,
     Title,
     Verbatim,
+    rows_in,
 )
 
 __all__ = ["html"]
@@ -130,7 +131,7 @@ def _grid(grid: Grid) -> Iterator[str]:
 
 def _table(grid: Grid) -> Iterator[str]:
     # A column that says nothing anywhere only takes room.
-    used = _used(grid, _flat(grid.rows))
+    used = _used(grid, rows_in(grid))
     yield '<div class="ndi-scroll"><table class="ndi-table">'
     if grid.header:
         names = (escape(grid.columns[place].name) for place in used)
@@ -159,20 +160,8 @@ def _used(grid: Grid, rows: Sequence[tuple[Row, int]]) -> list[int]:
     return used or list(places)
 
 
-def _flat(rows: Iterable[Row | Heading | More]) -> list[tuple[Row, int]]:
-    """Every row with how deep it lies."""
-    found: list[tuple[Row, int]] = []
-    pending = [(row, 0) for row in reversed(list(rows))]
-    while pending:
-        row, depth = pending.pop()
-        if isinstance(row, Row):
-            found.append((row, depth))
-            pending += [(each, depth + 1) for each in reversed(row.below)]
-    return found
-
-
 def _tree(grid: Grid) -> Iterator[str]:
-    rows = _flat(grid.rows)
+    rows = rows_in(grid)
     used = _used(grid, rows)
     # The operator comes first: it carries the branches.
     used.sort(key=lambda place: place != grid.indented)

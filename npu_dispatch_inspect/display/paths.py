@@ -23,6 +23,7 @@ from npu_dispatch_inspect.display.document import (
     line,
     listing,
     span,
+    without_empty,
 )
 from npu_dispatch_inspect.display.tables import STATE_STYLES, entry_document
 from npu_dispatch_inspect.records.coverage import Coverage, CoveredCall
@@ -113,7 +114,9 @@ def _calls(calls: Sequence[PredictedCall]) -> list[Element]:
         if each.unknown:
             inside.append(More(f"inside unknown: {each.unknown}"))
         made[id(each)] = _way(each, tuple(inside))
-    grid = Grid(columns=WAY_COLUMNS, rows=tuple(rows_of(calls)), branches=True)
+    grid = without_empty(
+        Grid(columns=WAY_COLUMNS, rows=tuple(rows_of(calls)), branches=True)
+    )
     notes = dict.fromkeys(note for each in order for note in each.notes)
     return [grid, *(line(f"note: {note}", "note") for note in notes)]
 
@@ -151,7 +154,7 @@ def _backend(choices: Sequence[BackendChoice]) -> Grid:
         Column(name="because", cut=MAX_TEXT, rank=1, least=16),
         Column(name="not visible from outside", cut=MAX_TEXT, rank=2, least=24),
     )
-    return Grid(columns=columns, rows=tuple(rows))
+    return without_empty(Grid(columns=columns, rows=tuple(rows)))
 
 
 def _choice(each: BackendChoice) -> Row:
@@ -186,7 +189,7 @@ def _dtypes(probes: Sequence[DtypeProbe]) -> Grid:
         Column(name="result", rank=2),
         Column(name="remark", cut=MAX_TEXT, rank=1, least=12),
     )
-    return Grid(columns=columns, rows=tuple(rows))
+    return without_empty(Grid(columns=columns, rows=tuple(rows)))
 
 
 def _certainty(probe: DtypeProbe) -> str:
@@ -210,7 +213,7 @@ def coverage_document(coverage: Coverage, *, html: bool = False) -> Document:
         Column(name="through", rank=3, least=12),
         Column(name="module", rank=2, least=8),
     )
-    grid = Grid(columns=columns, rows=tuple(rows))
+    grid = without_empty(Grid(columns=columns, rows=tuple(rows)))
     counts = tuple(
         (state.value, number, STATE_STYLES[state])
         for state, number in coverage.counts.items()
@@ -270,7 +273,7 @@ def registration_trace_document(
         Column(name="kernel", rank=1, least=12),
         Column(name="module", rank=2, least=8),
     )
-    grid = Grid(columns=columns, rows=tuple(rows))
+    grid = without_empty(Grid(columns=columns, rows=tuple(rows)))
     total = counted(len(trace.calls), "call")
     route = line(f"traced with {trace.route}: {trace.reason}", "dim")
     if not html:

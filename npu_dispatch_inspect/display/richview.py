@@ -24,26 +24,27 @@ STYLES = {
     "title": "bold",
     "total": "bold",
     "header": "bold",
-    "heading": "bold blue",
+    "heading": "bold cyan",
     "name": "",
     "launch": "green",
     "good": "green",
-    "bad": "bold red",
+    "bad": "red",
     "warn": "yellow",
     "copy": "yellow",
     "unknown": "magenta",
     "note": "yellow",
-    "dim": "bright_black",
+    "dim": "dim",
     "place": "cyan",
-    "module": "blue",
-    "number": "bright_black",
+    "module": "",
+    "number": "dim",
     "values": "",
     "phase-fwd": "green",
     "phase-bwd": "magenta",
     "phase-opt": "yellow",
     "phase-oth": "",
 }
-"""rich's names; the terminal's own palette decides how they look."""
+"""rich's names; the terminal's own palette decides how they look. Blue and bright black
+are left out: in common palettes they cannot be read."""
 
 NARROW = 40
 """No terminal is taken for narrower than this."""

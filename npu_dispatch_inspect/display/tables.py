@@ -24,6 +24,7 @@ from npu_dispatch_inspect.display.document import (
     head_and_tail,
     line,
     span,
+    without_empty,
 )
 from npu_dispatch_inspect.display.text import environment_line
 from npu_dispatch_inspect.records.registrations import (
@@ -168,7 +169,7 @@ def _winners(entry: OperatorEntry, *, html: bool) -> Grid:
         Column(name="registered at", rank=1, least=13),
         Column(name="keys", rank=2, least=12, cut=100),
     )
-    return Grid(columns=columns, rows=tuple(rows))
+    return without_empty(Grid(columns=columns, rows=tuple(rows)))
 
 
 def _interest(item: tuple[ComputedKernel | None, list[str]]) -> tuple[bool, ...]:
@@ -205,7 +206,7 @@ def _registered(entry: OperatorEntry) -> Grid:
         Column(name="registered at", rank=1, least=13),
         Column(name="how", rank=2, least=8),
     )
-    return Grid(columns=columns, rows=tuple(rows))
+    return without_empty(Grid(columns=columns, rows=tuple(rows)))
 
 
 def _how(each: KernelRegistration) -> str:
@@ -238,7 +239,7 @@ def _python_kernels(entry: OperatorEntry) -> Grid:
         Column(name="function", rank=2, least=12),
         Column(name="defined at", rank=1, least=12),
     )
-    return Grid(columns=columns, rows=tuple(rows))
+    return without_empty(Grid(columns=columns, rows=tuple(rows)))
 
 
 def overloads_document(group: OverloadGroup, *, html: bool = False) -> Document:
