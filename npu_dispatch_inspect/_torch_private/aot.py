@@ -31,6 +31,7 @@ __all__ = [
     "graph_text",
     "guards_hold",
     "is_fake_or_functional",
+    "mutated_inputs",
     "node_facts",
     "partitions",
     "placeholder_source",
@@ -200,6 +201,19 @@ def reparametrized(
 
     block: AbstractContextManager[Any] = _reparametrize_module(module, dict(tensors))
     return block
+
+
+def mutated_inputs() -> list[int] | None:
+    """Flat inputs whose new values a forward graph returns, while Dynamo compiles it.
+
+    `fw_metadata` of the `TracingContext`, which is there once the graph has been cut;
+    None where nothing is known.
+    """
+    context = sys.modules["torch._guards"].TracingContext.try_get()
+    metadata = getattr(context, "fw_metadata", None)
+    if metadata is None:
+        return None
+    return list(metadata.mutated_inp_runtime_indices)
 
 
 def is_fake_or_functional(value: object) -> bool:

@@ -66,6 +66,7 @@ class Recording:
     _links: Links = field(factory=lambda: Links(places={}))
     _forward_outputs: int | None = None
     _backward: Callable[..., Any] | None = None
+    _joint: tuple[Any, int | None] | None = None
     _waiting: tuple[Any, list[Any]] | None = None
 
     def compilers(self) -> dict[str, Any]:
@@ -81,16 +82,19 @@ class Recording:
     def partition(
         self, joint: Any, joint_inputs: Any, *args: Any, **kwargs: Any
     ) -> tuple[Any, Any]:
-        """Note the joint graph and cut it."""
+        """Keep the joint graph and cut it."""
         self.step, self.stage = "partition", GraphStage.JOINT
-        outputs = kwargs.get("num_fwd_outputs")
-        self._learn(joint, outputs)
-        if self.options.joint:
-            self.add(self._record(joint, GraphStage.JOINT))
-        forward, backward = self.options.partition(joint, joint_inputs, *args, **kwargs)
+        # What torch knows of its inputs and outputs is complete after the cut.
+        self._joint = (aot.copied(joint), kwargs.get("num_fwd_outputs"))
+        try:
+            forward, backward = self.options.partition(
+                joint, joint_inputs, *args, **kwargs
+            )
+        except BaseException:
+            self._take_joint()
+            raise
         if self.eager_backward:
             # AOTAutograd compiles it at the first backward pass only.
-            self.step, self.stage = "compile", GraphStage.BACKWARD
             given = [
                 each.meta.get("val")
                 for each in backward.graph.nodes
@@ -100,8 +104,17 @@ class Recording:
         self.step, self.stage = "compile", GraphStage.FORWARD
         return forward, backward
 
+    def _take_joint(self) -> None:
+        if self._joint is None:
+            return
+        (joint, outputs), self._joint = self._joint, None
+        self._learn(joint, outputs)
+        if self.options.joint:
+            self.add(self._record(joint, GraphStage.JOINT, joint))
+
     def compile_forward(self, graph_module: Any, inputs: Sequence[Any]) -> Any:
         """Note the forward graph and have it compiled."""
+        self._take_joint()
         self.step, self.stage = "compile", GraphStage.FORWARD
         compiled = self._compile(
             graph_module, inputs, GraphStage.FORWARD, self.options.fw_compiler
@@ -134,7 +147,8 @@ class Recording:
         stage: GraphStage,
         compiler: Compiler | None,
     ) -> Any:
-        self.add(self._record(graph_module, stage))
+        # Compilers and AOTAutograd itself write to the graph afterwards.
+        self.add(self._record(graph_module, stage, aot.copied(graph_module)))
         if compiler is None:
             return aot.boxed(graph_module.forward)
         return aot.boxed(compiler(graph_module, inputs))
@@ -143,7 +157,11 @@ class Recording:
         graph = graph_module.graph
         self._forward_outputs = forward_outputs
         self._links = link(graph, self.places(graph_module))
-        self._names = Names(graph, self.flat(), self.results(), forward_outputs)
+        results = self.results()
+        mutated = aot.mutated_inputs()
+        if mutated is not None:
+            results.mutated = mutated
+        self._names = Names(graph, self.flat(), results, forward_outputs)
 
     def partial(self, graph: Any, stage: GraphStage) -> CapturedGraph:
         """What was traced before a failure."""
@@ -170,7 +188,7 @@ class Recording:
             environment=self.environment,
         )
 
-    def _record(self, graph_module: Any, stage: GraphStage) -> CapturedGraph:
+    def _record(self, graph_module: Any, stage: GraphStage, kept: Any) -> CapturedGraph:
         names = self._names
         assert names is not None
         graph = graph_module.graph
@@ -184,15 +202,17 @@ class Recording:
         outputs = names.outputs(graph, built.values, stage)
         saved: tuple[SavedTensor, ...] = ()
         if stage is GraphStage.FORWARD:
-            kept = [each.variable for each in outputs if each.kind is OutputKind.SAVED]
-            saved = _saved(kept, built.values, names)
+            variables = [
+                each.variable for each in outputs if each.kind is OutputKind.SAVED
+            ]
+            saved = _saved(variables, built.values, names)
         elif stage is GraphStage.BACKWARD:
-            kept = [
+            variables = [
                 each.variable
                 for each in inputs
                 if not each.variable.startswith("tangents_")
             ]
-            saved = _saved(kept, built.values, names)
+            saved = _saved(variables, built.values, names)
         cut = stage in {GraphStage.FORWARD, GraphStage.BACKWARD}
         return CapturedGraph(
             stage=stage,
@@ -207,7 +227,7 @@ class Recording:
             dynamic=self.options.dynamic,
             notes=names.notes,
             environment=self.environment,
-            graph_module=aot.copied(graph_module),
+            graph_module=kept,
         )
 
 

@@ -268,6 +268,14 @@ class AOTGraphCapture:
         """The graphs of one capture; see `GraphSet.at`."""
         return self.captured.at(index)
 
+    def to_text(self) -> str:
+        """The graphs captured so far as text; see `GraphSet`."""
+        return self.captured.to_text()
+
+    def __str__(self) -> str:
+        """The same."""
+        return str(self.captured)
+
     def __len__(self) -> int:
         """How many graphs were captured so far."""
         return len(self._graphs)
