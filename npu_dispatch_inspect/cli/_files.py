@@ -22,12 +22,13 @@ _GZIP = b"\x1f\x8b"
 _PEEK = 1 << 12
 
 
-def read_file(path: str, *, logs: bool = True) -> Any:
+def read_file(path: str, *, logs: bool = True, partial: bool = False) -> Any:
     """What a file holds: a trace, a report, a table, graphs, or the lines of a log.
 
     Args:
         path: the file; ``-`` is standard input.
         logs: take log files too.
+        partial: of a trace that was cut off, take what is there.
 
     Raises:
         RecordError: it cannot be read, or is none of these.
@@ -37,9 +38,11 @@ def read_file(path: str, *, logs: bool = True) -> Any:
             import npu_dispatch_inspect
 
             try:
-                return npu_dispatch_inspect.load(file)
+                return npu_dispatch_inspect.load(file, partial=partial)
             except RecordError as error:
-                raise RecordError(str(error).replace(file, name)) from error
+                told = str(error).replace(file, name)
+                told = told.replace("load(path, partial=True)", "show --partial")
+                raise RecordError(told) from error
         if logs:
             return _read_logs(file, name)
     msg = f"{name} is no file of this library: it does not begin as one."

@@ -64,7 +64,7 @@ def add_parser(commands: Any, summary: str) -> None:
     parser.add_argument(
         "-q", "--quiet", action="store_true", help="say nothing, only end with a status"
     )
-    add_limit(parser, "rows", 40)
+    add_limit(parser, default=None)
     add_json(parser)
     parser.set_defaults(run=run)
 
@@ -116,7 +116,13 @@ def run(options: argparse.Namespace) -> int:
                 "notes": found.notes,
             },
         )
-    elif not options.quiet:
+    elif options.quiet:
+        pass
+    elif options.limit is None and not options.all:
+        from npu_dispatch_inspect.display.richview import show
+
+        show(found)
+    else:
         write(found.to_text(max_rows=row_limit(options)))
     return 0 if found.same else 1
 

@@ -52,6 +52,11 @@ def add_parser(commands: Any, summary: str) -> None:
     parser.add_argument(
         "--rank", type=int, metavar="N", help="of logs: only lines of this rank"
     )
+    parser.add_argument(
+        "--partial",
+        action="store_true",
+        help="show what is there of a file that was cut off",
+    )
     add_limit(parser, default=None)
     add_json(parser)
     parser.set_defaults(run=run)
@@ -69,7 +74,9 @@ def run(options: argparse.Namespace) -> int:
         rank=options.rank,
         fallback=options.fallback,
     )
-    value = filters.apply(read_file(options.file), options.file)
+    value = filters.apply(
+        read_file(options.file, partial=options.partial), options.file
+    )
     kind = type(value).__name__
     if options.json:
         from npu_dispatch_inspect.cli._json import write_json
