@@ -16,16 +16,19 @@ from npu_dispatch_inspect.export._html_model import (
     Tag,
 )
 from npu_dispatch_inspect.export._html_ops import MAX_ROWS
-from npu_dispatch_inspect.export._html_parts import launch_parts, task_text
+from npu_dispatch_inspect.export._html_parts import (
+    dtypes_text,
+    launch_parts,
+    shapes_text,
+    task_text,
+)
 from npu_dispatch_inspect.records import (
     AclnnRecord,
     AsyncErrorRecord,
     FallbackWarning,
-    LoggedArgument,
     LogRecord,
     OpPluginCall,
     TaskRecord,
-    TensorSpec,
     tensors_in,
 )
 from npu_dispatch_inspect.traces.log_summary import LogSummary
@@ -157,6 +160,7 @@ def _findings(logs: LogTrace, summary: LogSummary) -> Iterator[Finding]:
 
 def _row(record: LogRecord, task: TaskRecord | None) -> Row:
     arguments = getattr(record, "arguments", None) or ()
+    specs = tensors_in(tuple(each.value for each in arguments))
     kind = _KINDS[type(record)]
     tags = {"launch": ["launch"], "fallback": ["fallback"], "error": ["error"]}
     marks = tags.get(kind, [])
@@ -166,8 +170,8 @@ def _row(record: LogRecord, task: TaskRecord | None) -> Row:
     cells = (
         getattr(record, "name", None) or getattr(record, "operator", None) or "",
         kind,
-        _tensors(arguments, shapes=True),
-        _tensors(arguments, shapes=False),
+        shapes_text(specs),
+        dtypes_text(specs),
         "" if stream is None or stream < 0 else str(stream),
         "" if task is None else task_text(task),
         record.logger or "",
@@ -192,17 +196,6 @@ def _parts(record: LogRecord) -> Iterator[Part]:
     if before:
         items = tuple((name,) for name in before)
         yield Part("The last launches before it, latest last", "text", items)
-
-
-def _tensors(arguments: tuple[LoggedArgument, ...], *, shapes: bool) -> str:
-    specs = tensors_in(tuple(each.value for each in arguments))
-    if not shapes:
-        return ", ".join(dict.fromkeys(spec.abbreviated_dtype for spec in specs))
-    return ", ".join(_shape(spec) for spec in specs)
-
-
-def _shape(spec: TensorSpec) -> str:
-    return "[?]" if spec.shape is None else f"[{', '.join(map(str, spec.shape))}]"
 
 
 def _process(record: LogRecord) -> str:

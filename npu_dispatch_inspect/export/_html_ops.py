@@ -218,14 +218,15 @@ def _cells(
     node: ChainNode, below: Counter[str] | None, *, known: bool
 ) -> dict[str, str]:
     op = node.op
+    given, made = op.input_tensors, op.output_tensors
     last = op.path[-1] if op.path else None
     return {
         "op": op.qualified_name,
         "verdict": _verdict(node) if known else "",
         "phase": "recomputed" if op.recomputed else op.phase.value,
         "module": "" if op.module is None else op.module or op.root or "",
-        "shapes": shapes_text(op),
-        "dtypes": dtypes_text(op),
+        "shapes": shapes_text(given, made),
+        "dtypes": dtypes_text(given, made),
         "kernel": "" if last is None else f"{last.key} {last.site}".strip(),
         "aclnn": _launches(node, below or Counter()),
         "line": source_text(op.source),

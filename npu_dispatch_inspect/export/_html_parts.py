@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from typing import TypeAlias
 
 from npu_dispatch_inspect.export._html_model import Part
 from npu_dispatch_inspect.records import (
@@ -92,22 +93,22 @@ def _argument(argument: Argument) -> tuple[str, str, str]:
     )
 
 
-def shapes_text(op: OpRecord) -> str:
+Specs: TypeAlias = "tuple[TensorSpec, ...]"
+
+
+def shapes_text(given: Specs, made: Specs = ()) -> str:
     """``[2, 8], [8, 4] → [2, 4]``."""
-    given, made = (
-        _listed(_shape(spec) for spec in specs)
-        for specs in (op.input_tensors, op.output_tensors)
-    )
-    return f"{given} → {made}" if made else given
+    left, right = _listed(map(_shape, given)), _listed(map(_shape, made))
+    return f"{left} → {right}".lstrip() if right else left
 
 
-def dtypes_text(op: OpRecord) -> str:
+def dtypes_text(given: Specs, made: Specs = ()) -> str:
     """``f32, f16 → f32``: each dtype of a side once; one alone where both are alike."""
-    given, made = (
+    left, right = (
         ", ".join(dict.fromkeys(spec.abbreviated_dtype for spec in specs))
-        for specs in (op.input_tensors, op.output_tensors)
+        for specs in (given, made)
     )
-    return given if made in ("", given) else f"{given} → {made}".strip()
+    return left if right in ("", left) else f"{left} → {right}".lstrip()
 
 
 def _shape(spec: TensorSpec) -> str:

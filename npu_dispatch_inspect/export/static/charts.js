@@ -51,7 +51,7 @@ function bar(column, id, count, most) {
   if (column.key === "verdict" || column.key === "kind") name.replaceChildren(verdictMark(text));
   const measure = make("span", `measure ${TONES[text] ?? ""}`);
   measure.style.setProperty("--share", count / most);
-  const line = button("bar", name, measure, make("span", "number", counted.format(count)));
+  const line = button("bar", name, measure, " ", make("span", "number", counted.format(count)));
   line.title = text;
   line.dataset.key = column.key;
   line.dataset.id = id;

@@ -74,7 +74,7 @@ function drawTags() {
   data.tags.forEach((tag, bit) => {
     let many = 0;
     for (const marks of data.marks) if (marks & (1 << bit)) many += 1;
-    const made = button(`toggle ${tag.tone}`, tag.label, make("span", "number", counted.format(many)));
+    const made = button(`toggle ${tag.tone}`, tag.label, " ", make("span", "number", counted.format(many)));
     made.dataset.bit = 1 << bit;
     made.disabled = many === 0;
     made.addEventListener("click", () => {
@@ -89,7 +89,7 @@ function drawTags() {
     for (const id of column.ids) many.set(id, (many.get(id) ?? 0) + 1);
     if (many.size < 2) continue;
     for (const [id, count] of many) {
-      const made = button("toggle", strings[id], make("span", "number", counted.format(count)));
+      const made = button("toggle", strings[id], " ", make("span", "number", counted.format(count)));
       made.dataset.key = column.key;
       made.dataset.id = id;
       made.addEventListener("click", () => {
@@ -247,6 +247,7 @@ addEventListener("afterprint", () => document.getElementById("printed").replaceC
 scroller.addEventListener("scroll", () => requestAnimationFrame(draw), { passive: true });
 new ResizeObserver(() => redraw()).observe(scroller);
 
+document.getElementById("scriptless").remove();
 theme.hidden = false;
 nameTheme();
 if (total) {
