@@ -29,14 +29,11 @@ class TableChange:
     """One thing that is in one of two tables only, or different in both.
 
     Example:
-        >>> import torch
-        >>> from npu_dispatch_inspect import DispatchTableReader
-        >>> with DispatchTableReader() as reader:
-        ...     library = torch.library.Library("change_example", "DEF")
-        ...     _ = library.define("twice(Tensor x) -> Tensor")
-        >>> (change,) = reader.changes
+        >>> from npu_dispatch_inspect import compare_tables, read_dispatch_table
+        >>> old, new = read_dispatch_table("aten::mm"), read_dispatch_table("aten::mm", "aten::t")
+        >>> change = compare_tables(old, new)[0]
         >>> change.change, change.what, change.operator
-        ('added', 'definition', 'change_example::twice')
+        ('added', 'definition', 'aten::t')
     """
 
     what: str
@@ -69,13 +66,11 @@ class TableChanges(Printed, tuple[TableChange, ...]):
     """The changes between two tables: a tuple that prints itself.
 
     Example:
-        >>> import torch
-        >>> from npu_dispatch_inspect import DispatchTableReader
-        >>> with DispatchTableReader() as reader:
-        ...     library = torch.library.Library("changes_example", "DEF")
-        ...     _ = library.define("twice(Tensor x) -> Tensor")
-        >>> len(reader.changes)
-        1
+        >>> from npu_dispatch_inspect import compare_tables, read_dispatch_table
+        >>> old, new = read_dispatch_table("aten::mm"), read_dispatch_table("aten::mm", "aten::t")
+        >>> changes = compare_tables(old, new)
+        >>> {change.operator for change in changes}
+        {'aten::t'}
     """
 
     __slots__ = ()
