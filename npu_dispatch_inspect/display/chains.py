@@ -65,7 +65,7 @@ STYLES = {
 COLUMNS = (
     Column(name="operator", cut=None, pad=MAX_NAME),
     Column(name="verdict", cut=None),
-    Column(name="kernel", rank=1, least=16, cut=None),
+    Column(name="kernel", rank=1, least=18, cut=None, middle=True),
     Column(name="tensors", rank=2, least=12, cut=None),
 )
 

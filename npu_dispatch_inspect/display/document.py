@@ -96,6 +96,8 @@ class Column:
     """Longer cells are cut in text; None where they never are."""
     pad: int | None = None
     """It is no wider than this; longer cells push what follows aside."""
+    middle: bool = False
+    """What is too long loses its middle: a file's name ends in the line's number."""
 
 
 @frozen(kw_only=True)

@@ -30,7 +30,7 @@ from npu_dispatch_inspect.display.document import (
     Verbatim,
 )
 
-__all__ = ["Styled", "columns", "cut", "lines", "plain_text"]
+__all__ = ["Styled", "columns", "cut", "cut_middle", "lines", "plain_text"]
 
 GAP = "  "
 INDENT = "  "
@@ -84,6 +84,17 @@ def cut(text: str, width: int) -> str:
     if columns(text) <= width:
         return text
     return _first(text, max(0, width - len(DOTS))) + DOTS[: max(0, width)]
+
+
+def cut_middle(text: str, width: int) -> str:
+    """The text, with ``...`` for its middle where it is too long."""
+    if columns(text) <= width:
+        return text
+    tail = max(0, width - len(DOTS)) // 2
+    ending = text[len(text) - tail :]
+    while columns(ending) > tail:
+        ending = ending[1:]
+    return cut(text, width - columns(ending)) + ending
 
 
 def _first(text: str, width: int) -> str:
@@ -150,13 +161,17 @@ def _grid(grid: Grid, width: int | None) -> Iterator[Styled]:
     ]
     if grid.aligned is not None:
         natural[0] = max(natural[0], grid.aligned)
-    widths, dropped = _fit(grid.columns, natural, width)
+    said = [
+        any(each.row.cells[place].text for each in rows)
+        for place in range(len(grid.columns))
+    ]
+    widths, dropped = _fit(grid.columns, natural, said, width)
     if grid.header:
         header = [Span(name, "header") for name in names]
-        yield _joined(header, widths, width)
+        yield _joined(grid.columns, header, widths, width)
     for item in items:
         if isinstance(item, _Item):
-            joined = _joined(_cells(grid, item), widths, width)
+            joined = _joined(grid.columns, _cells(grid, item), widths, width)
             yield _plain_prefix(joined, item.prefix) if grid.branches else joined
         elif isinstance(item, Heading):
             note = f": {item.note}" if item.note else ""
@@ -213,7 +228,10 @@ def _natural(grid: Grid, item: _Item, place: int) -> int:
 
 
 def _fit(
-    wanted: Sequence[Column], natural: Sequence[int], width: int | None
+    wanted: Sequence[Column],
+    natural: Sequence[int],
+    said: Sequence[bool],
+    width: int | None,
 ) -> tuple[list[int | None], list[str]]:
     """A width for each column, None for those left out, and the names of these."""
     whole = [
@@ -228,12 +246,12 @@ def _fit(
         order = [each for each in kept if wanted[each].rank]
         if sizes is not None or not order:
             break
-        gone = max(order, key=lambda each: (not natural[each], wanted[each].rank))
+        gone = max(order, key=lambda each: (not said[each], wanted[each].rank))
         kept.remove(gone)
         dropped.append(gone)
     if sizes is None:
         sizes = {each: whole[each] for each in kept}
-    names = [wanted[each].name for each in sorted(dropped) if natural[each]]
+    names = [wanted[each].name for each in sorted(dropped) if said[each]]
     return [sizes.get(place) for place in range(len(wanted))], names
 
 
@@ -260,7 +278,10 @@ def _squeezed(
 
 
 def _joined(
-    cells: Sequence[Span], widths: Sequence[int | None], width: int | None
+    wanted: Sequence[Column],
+    cells: Sequence[Span],
+    widths: Sequence[int | None],
+    width: int | None,
 ) -> Styled:
     """The cells of a line side by side, without spaces at its end."""
     made: list[Span] = []
@@ -269,7 +290,8 @@ def _joined(
         if size is None:
             continue
         # What follows is pushed aside by a long first cell only.
-        text = cell.text if place == 0 else cut(cell.text, size)
+        shorten = cut_middle if wanted[place].middle else cut
+        text = cell.text if place == 0 else shorten(cell.text, size)
         if text:
             if gap:
                 made.append(Span(" " * gap))
@@ -281,7 +303,7 @@ def _joined(
 
 def _plain_prefix(spans: Styled, prefix: str) -> Styled:
     """The branches of the tree are not coloured as what hangs on them."""
-    first, *rest = spans
+    first, *rest = spans or (Span(""),)
     if not prefix or not first.text.startswith(prefix):
         return spans
     text = first.text.removeprefix(prefix)

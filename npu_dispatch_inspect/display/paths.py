@@ -62,7 +62,7 @@ ACTION_STYLES = {
 WAY_COLUMNS = (
     Column(name="call"),
     Column(name="way", cut=100, rank=1, least=20),
-    Column(name="kernel", rank=2, least=12),
+    Column(name="kernel", rank=2, least=12, middle=True),
     Column(name="module", rank=3, least=8),
 )
 
@@ -209,7 +209,7 @@ def coverage_document(coverage: Coverage, *, html: bool = False) -> Document:
         Column(name="operator"),
         Column(name="calls"),
         Column(name="state"),
-        Column(name="kernel", rank=1, least=12),
+        Column(name="kernel", rank=1, least=12, middle=True),
         Column(name="through", rank=3, least=12),
         Column(name="module", rank=2, least=8),
     )
@@ -270,7 +270,7 @@ def registration_trace_document(
         Column(name="operator"),
         Column(name="CPU", rank=3),
         Column(name="PrivateUse1"),
-        Column(name="kernel", rank=1, least=12),
+        Column(name="kernel", rank=1, least=12, middle=True),
         Column(name="module", rank=2, least=8),
     )
     grid = without_empty(Grid(columns=columns, rows=tuple(rows)))

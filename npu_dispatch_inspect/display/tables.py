@@ -62,13 +62,15 @@ MAX_KEYS = 4
 STATE_COLUMNS = (
     Column(name="CPU", rank=3),
     Column(name=BACKEND),
-    Column(name="kernel", rank=1, least=12),
+    Column(name="kernel", rank=1, least=12, middle=True),
 )
 
 
 def table_document(table: DispatchTable, *, html: bool = False) -> Document:
     """Operators with what they have on the CPU and on the NPU's key."""
-    names, hidden, last = head_and_tail(table.names)
+    # In torch's order, which is that of a hash map, a beginning and an end say nothing.
+    whole = len(table) <= HEAD_ROWS + TAIL_ROWS
+    names, hidden, last = head_and_tail(table.names if whole else sorted(table.names))
     rows: list[Row | Heading | More] = [_operator(table, each) for each in names]
     if hidden:
         rows.append(More(f"... {hidden} more"))
@@ -166,7 +168,7 @@ def _winners(entry: OperatorEntry, *, html: bool) -> Grid:
         )
     columns = (
         Column(name="kernel"),
-        Column(name="registered at", rank=1, least=13),
+        Column(name="registered at", rank=1, least=13, middle=True),
         Column(name="keys", rank=2, least=12, cut=100),
     )
     return without_empty(Grid(columns=columns, rows=tuple(rows)))
@@ -203,7 +205,7 @@ def _registered(entry: OperatorEntry) -> Grid:
     ]
     columns = (
         Column(name="key"),
-        Column(name="registered at", rank=1, least=13),
+        Column(name="registered at", rank=1, least=13, middle=True),
         Column(name="how", rank=2, least=8),
     )
     return without_empty(Grid(columns=columns, rows=tuple(rows)))
@@ -237,7 +239,7 @@ def _python_kernels(entry: OperatorEntry) -> Grid:
     columns = (
         Column(name="key"),
         Column(name="function", rank=2, least=12),
-        Column(name="defined at", rank=1, least=12),
+        Column(name="defined at", rank=1, least=12, middle=True),
     )
     return without_empty(Grid(columns=columns, rows=tuple(rows)))
 
@@ -286,8 +288,8 @@ def changes_document(changes: Iterable[TableChange], *, html: bool = False) -> D
         Column(name="what", rank=2),
         Column(name="operator"),
         Column(name="key", rank=1, least=8),
-        Column(name="before", rank=3, least=10),
-        Column(name="after", rank=3, least=10),
+        Column(name="before", rank=3, least=10, middle=True),
+        Column(name="after", rank=3, least=10, middle=True),
     )
     grid = Grid(columns=columns, rows=tuple(rows))
     if html:

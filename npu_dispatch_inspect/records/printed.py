@@ -22,8 +22,9 @@ class Printed:
         """The stable text: no ids, times, addresses, escape codes or absolute paths.
 
         Args:
-            width: columns at most; columns that matter less give way, and the text
-                says which. None: as wide as it is.
+            width: columns of tables and trees at most: what matters less is cut or
+                left out, and the text says so. Sentences are left whole. None: as
+                wide as it is.
         """
         from npu_dispatch_inspect.display.views import text_of
 
