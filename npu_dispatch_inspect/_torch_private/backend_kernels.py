@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ __all__ = [
     "backend_kernel",
     "backend_operators",
     "cpu_kernel",
+    "differentiable",
     "has_cpu_kernel",
     "missing_features",
     "quiet",
@@ -33,6 +35,9 @@ __all__ = [
 BackendKernel = Callable[..., Any]
 
 _KEY = "PrivateUse1"
+_ABOVE = "AutogradPrivateUse1"
+_RUNS_ABOVE = "RegisterAutogradNPU"
+"""The file in which torch_npu registers kernels of its own above autograd."""
 _NEEDED = (
     "_dispatch_get_computed_kernel_for_dispatch_key",
     "_dispatch_has_kernel_for_dispatch_key",
@@ -64,27 +69,42 @@ def backend_operators() -> Iterator[str]:
             yield name
 
 
-def backend_kernel(name: str) -> BackendKernel:
+def backend_kernel(name: str, *, above_autograd: bool = False) -> BackendKernel | None:
     """The kernel that the backend has now, called with key set and arguments.
+
+    Args:
+        name: an operator of `backend_operators`.
+        above_autograd: the one that torch_npu has for composites of torch, which
+            may do the work itself without coming to the backend's key; None where
+            there is none. It is known by the file that registers it.
 
     Seen in 2.13 (`_SafeKernelFunction.call_boxed`).
     """
-    key = torch._C.DispatchKey.PrivateUse1
+    if above_autograd and not torch._C._dispatch_has_kernel_for_dispatch_key(
+        name, _ABOVE
+    ):
+        return None
+    key = torch._C._dispatch_key_parse(_ABOVE if above_autograd else _KEY)
     kernel = torch._C._dispatch_get_computed_kernel_for_dispatch_key(name, key)
+    if above_autograd and _RUNS_ABOVE not in repr(kernel):
+        return None
     run: BackendKernel = kernel.call_boxed
     return run
 
 
 def replace_kernels(
-    kernels: Iterable[tuple[str, Callable[..., Any]]],
+    kernels: Iterable[tuple[str, Callable[..., Any], bool]],
 ) -> Callable[[], None]:
     """Put a Python kernel that takes the key set in front of the backend's.
+
+    Args:
+        kernels: operator, kernel, and whether it stands above autograd.
 
     Returns the function that takes them away again. They do not show in
     `dispatcher.registration_dump` and `computed_dump`. Seen in 2.13.
     """
     libraries: dict[str, Any] = {}
-    for name, kernel in kernels:
+    for name, kernel, above in kernels:
         namespace = name.partition("::")[0]
         library = libraries.get(namespace)
         if library is None:
@@ -92,7 +112,7 @@ def replace_kernels(
                 "IMPL", namespace, "", dispatcher.UNSEEN, 0
             )
             libraries[namespace] = library
-        library.impl(name, _KEY, kernel, True)  # noqa: FBT003 - takes the key set
+        library.impl(name, _ABOVE if above else _KEY, kernel, True)  # noqa: FBT003 - takes the key set
 
     def remove() -> None:
         for each in libraries.values():
@@ -169,6 +189,21 @@ class quiet:  # noqa: N801 - reads as the block that it is
         torch._C._autograd._enable_record_function(True)  # noqa: FBT003 - a switch
         self._keys.__exit__(*exception)
         self._functions.__exit__(*exception)
+
+
+@contextmanager
+def differentiable() -> Iterator[None]:
+    """A block inside `quiet` in which autograd records; seen in 2.13."""
+    after = torch._C._dispatch_keyset_full_after
+    autograd = after(torch._C._dispatch_key_parse("Tracer")) - after(
+        torch._C.DispatchKey.ADInplaceOrView
+    )
+    keys = torch._C._ForceDispatchKeyGuard(
+        _ALWAYS | torch._C.DispatchKeySet(torch._C.DispatchKey.ADInplaceOrView),
+        _unwanted_keys() - autograd,
+    )
+    with torch.inference_mode(mode=False), torch.enable_grad(), keys:
+        yield
 
 
 def storage_at(address: int, size: int) -> Any:

@@ -16,7 +16,7 @@ from npu_dispatch_inspect._torch_private import (
 )
 from npu_dispatch_inspect.capture._hook_numbers import restorer
 from npu_dispatch_inspect.capture._hook_threads import thread
-from npu_dispatch_inspect.values._memory import alias, copy_into
+from npu_dispatch_inspect.values._memory import alias, copy_into, elements_of
 from npu_dispatch_inspect.values._plan import Computed, OtherFormError, Plan
 from npu_dispatch_inspect.values._unknown import Unknown
 from npu_dispatch_inspect.values.formulas import find_formula
@@ -35,8 +35,6 @@ _NO_VALUES = frozenset((
     "aten::is_set_to",
     "aten::new_empty_strided",
     "aten::record_stream",
-    "aten::resize_",
-    "aten::resize_as_",
     "aten::set_",
     "aten::set_.source_Storage",
     "aten::set_.source_Storage_storage_offset",
@@ -68,23 +66,32 @@ def install(unknown: Unknown) -> Callable[[], None]:
     return end
 
 
-def _kernels(unknown: Unknown) -> Iterator[tuple[str, Callable[..., Any]]]:
+def _kernels(unknown: Unknown) -> Iterator[tuple[str, Callable[..., Any], bool]]:
+    special = {
+        "aten::contiguous": _contiguous,
+        "aten::resize_": _resized,
+        "aten::resize_as_": _resized,
+    }
     for name in backend_kernels.backend_operators():
         if name.partition("::")[0] not in _NAMESPACES or name in _NO_VALUES:
             continue
         op = redispatch.find_overload(name)
-        if op is None:
+        run = None if op is None else backend_kernels.backend_kernel(name)
+        if run is None:
             continue
-        run = backend_kernels.backend_kernel(name)
-        if name == "aten::contiguous":
-            yield name, _contiguous(op, run)
+        if name in special:
+            yield name, special[name](run), False
             continue
         formula = find_formula(name)
         plan = Plan(op, formula)
         if not plan.gives_values:
             continue
         known = formula is not None or backend_kernels.has_cpu_kernel(name)
-        yield name, _kernel(op, run, plan, unknown, known=known)
+        yield name, _kernel(op, run, plan, unknown, known=known), False
+        above = backend_kernels.backend_kernel(name, above_autograd=True)
+        # What such a kernel draws, it draws in the operators that it calls.
+        if above is not None and not plan.draws:
+            yield name, _kernel(op, above, plan, unknown, known=known), True
 
 
 def _kernel(
@@ -126,7 +133,7 @@ def _kernel(
     return kernel
 
 
-def _contiguous(op: Any, run: Callable[..., Any]) -> Callable[..., Any]:
+def _contiguous(run: Callable[..., Any]) -> Callable[..., Any]:
     """Returns its argument, or a copy that no other operator makes."""
 
     def kernel(keyset: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
@@ -134,6 +141,27 @@ def _contiguous(op: Any, run: Callable[..., Any]) -> Callable[..., Any]:
         if result is not tensor and result.data_ptr() != tensor.data_ptr():
             with _quiet():
                 copy_into(result, alias(tensor))
+        return result
+
+    modes.hide_from_dynamo(kernel)
+    return kernel
+
+
+def _resized(run: Callable[..., Any]) -> Callable[..., Any]:
+    """Moves to another place where it needs more room, and takes its elements along."""
+
+    def kernel(keyset: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        with _quiet():
+            before = tensor.data_ptr()
+            held = elements_of(tensor)
+            if held is not None:
+                held = held.clone()
+        result = run(keyset, tensor, *args, **kwargs)
+        if held is not None and tensor.data_ptr() != before:
+            with _quiet():
+                now = elements_of(tensor)
+                if now is not None:
+                    now[: held.numel()].copy_(held)
         return result
 
     modes.hide_from_dynamo(kernel)

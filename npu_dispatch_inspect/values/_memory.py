@@ -12,7 +12,7 @@ from npu_dispatch_inspect._torch_private.backend_kernels import (
     storage_at,
 )
 
-__all__ = ["alias", "copy_into", "give_shape", "on_device"]
+__all__ = ["alias", "copy_into", "elements_of", "give_shape", "on_device"]
 
 _set = cpu_kernel(torch.ops.aten.set_.source_Storage_storage_offset)
 _copy = cpu_kernel(torch.ops.aten.copy_.default)
@@ -59,6 +59,16 @@ def copy_into(tensor: torch.Tensor, value: torch.Tensor) -> None:
 def give_shape(tensor: torch.Tensor, like: torch.Tensor) -> None:
     """Make a result as large as it should be, where that depends on values."""
     tensor.resize_(like.shape)
+
+
+def elements_of(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Everything in the storage of a tensor of the device from its first element on."""
+    room = tensor.untyped_storage().nbytes() // tensor.element_size()
+    count = room - tensor.storage_offset()
+    address = tensor.data_ptr()
+    if count <= 0 or not address:
+        return None
+    return _made(address, tensor.dtype, torch.Size([count]), (1,))
 
 
 def _over(tensor: torch.Tensor) -> torch.Tensor:

@@ -38,11 +38,15 @@ _HALF = {
 """What a type is computed in where the CPU has no kernel for it."""
 
 _UNSTATED = {
+    "aten::_copy_from_and_resize": ("dst",),
     "aten::native_batch_norm": ("running_mean", "running_var"),
     "aten::batch_norm_gather_stats_with_counts": ("running_mean", "running_var"),
     "aten::rrelu_with_noise": ("noise",),
 }
 """Arguments that are written although the schema does not say so."""
+
+_ALSO_DRAW = ("npu::npu_fusion_attention_v3",)
+"""Operators that draw random numbers although they are not tagged so."""
 
 _DATA_DEPENDENT = (
     "bincount",
@@ -97,8 +101,10 @@ class Plan:
         base = name.partition("::")[2].lstrip("_")
         self._data_dependent = base.startswith(_DATA_DEPENDENT)
         self._takes_generator = takes_generator
-        self._draws = (
-            takes_generator or torch.Tag.nondeterministic_seeded in op.tags
+        self.draws = (
+            takes_generator
+            or torch.Tag.nondeterministic_seeded in op.tags
+            or name in _ALSO_DRAW
         )
 
     @property
@@ -108,7 +114,7 @@ class Plan:
 
     def compute(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Computed:
         """Compute a call on the CPU; nothing of the device's is written yet."""
-        draw = _draw(args, kwargs) if self._draws else None
+        draw = _draw(args, kwargs) if self.draws else None
         try:
             return self._compute(args, kwargs, draw, wide=False)
         except (NotImplementedError, RuntimeError) as error:
@@ -163,6 +169,8 @@ class Plan:
             if is_argument:
                 continue
             value = computed.returned[place]
+            if callable(value):
+                value = value(returned[place])
             if isinstance(value, (torch.Tensor, list, tuple)):
                 self._fill(returned[place], value)
             elif returned[place] is not value and value is not None:
@@ -177,9 +185,12 @@ class Plan:
             if not isinstance(value, torch.Tensor):
                 return
             if target.shape != value.shape:
-                if not self._data_dependent:
+                if self._data_dependent:
+                    give_shape(target, value)
+                elif target.numel() == value.numel():
+                    value = value.reshape(target.shape)
+                else:
                     raise OtherFormError(tuple(target.shape), tuple(value.shape))
-                give_shape(target, value)
             copy_into(target, value)
         elif isinstance(target, (list, tuple)):
             for each, its_value in zip(target, value, strict=True):

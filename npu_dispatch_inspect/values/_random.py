@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["borrowed", "default_seeded", "draw_for", "generator_of"]
+__all__ = ["borrowed", "default_seeded", "draw_for", "generator_of", "mixed"]
 
 _MASK = (1 << 64) - 1
 
@@ -39,7 +39,7 @@ def generator_of(device: int) -> Any:
 def draw_for(source: Any) -> int:
     """The seed for the next operator that draws from a device's generator."""
     seed, drawn = source.initial_seed(), source.get_offset()
-    return _mixed(seed, drawn) if drawn else seed
+    return mixed(seed, drawn)
 
 
 def borrowed(seed: int) -> torch.Generator:
@@ -64,7 +64,10 @@ def default_seeded(seed: int) -> Iterator[None]:
         generator.set_state(state)
 
 
-def _mixed(seed: int, drawn: int) -> int:
+def mixed(seed: int, drawn: int) -> int:
+    """The seed of a CPU generator for a state of the device's."""
+    if not drawn:
+        return seed
     # The finaliser of splitmix64: neighbouring counts give unrelated seeds.
     value = (seed + drawn * 0x9E3779B97F4A7C15) & _MASK
     value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK

@@ -1,15 +1,29 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reference formulas for operators that the CPU has no kernel for."""
+"""Reference formulas, by operator, for what the CPU has no kernel for.
+
+Two kinds of operators need one: those of torch_npu's own (``npu::``), and those of
+torch whose results have another form on an NPU, as a dropout's mask. A formula is
+called with every argument by its name in the schema, with CPU tensors, and returns
+results as torch_npu's kernel has them, None for one that it says nothing about.
+Each module registers its own; see `formula`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from npu_dispatch_inspect.values.formulas import (  # noqa: F401 - they register
+    activations,
+    attention,
+    casts,
+    dropout,
+    gradients,
+    norms,
+    other_forms,
+    quantization,
+    recurrent,
+)
+from npu_dispatch_inspect.values.formulas._registry import (
+    find_formula,
+    known_operators,
+)
 
-__all__ = ["find_formula"]
-
-_FORMULAS: dict[str, Callable[..., Any]] = {}
-
-
-def find_formula(name: str) -> Callable[..., Any] | None:
-    return _FORMULAS.get(name)
+__all__ = ["find_formula", "known_operators"]
