@@ -7,8 +7,10 @@ Everything here was run on torch 2.6.0 and 2.13.0 unless a function says otherwi
 from __future__ import annotations
 
 import copy
+import logging
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -16,6 +18,7 @@ from typing import Any
 import torch
 
 __all__ = [
+    "as_if_compiling",
     "boxed",
     "break_reason",
     "children",
@@ -35,6 +38,7 @@ __all__ = [
     "node_facts",
     "partitions",
     "placeholder_source",
+    "quietly",
     "reparametrized",
     "storage_key",
     "trace_partly",
@@ -188,6 +192,42 @@ def without_active_modes() -> Iterator[None]:
 
     with _disable_current_modes():
         yield
+
+
+@contextmanager
+def as_if_compiling() -> Iterator[None]:
+    """A block in which `torch.compiler.is_compiling()` says yes, as in torch.export."""
+    compiler: Any = torch.compiler
+    before = compiler._is_compiling_flag
+    compiler._is_compiling_flag = True
+    try:
+        yield
+    finally:
+        compiler._is_compiling_flag = before
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """A block in which torch prints nothing about exceptions of tracing.
+
+    They become records: neither the anomaly mode that AOTAutograd traces with nor the
+    logger of fake tensors has to tell of them as well. What the program itself prints
+    is not held back.
+    """
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    thread = threading.get_ident()
+
+    def other_thread(record: logging.LogRecord) -> bool:
+        return record.thread != thread
+
+    logger.addFilter(other_thread)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", r"Error detected in \w+\. Traceback of")
+            warnings.filterwarnings("ignore", "Anomaly Detection has been enabled")
+            yield
+    finally:
+        logger.removeFilter(other_thread)
 
 
 def reparametrized(

@@ -14,16 +14,15 @@ from npu_dispatch_inspect.capture import _graph_dynamo
 from npu_dispatch_inspect.capture._graph_compile import Compiled, Entry
 from npu_dispatch_inspect.capture._graph_failures import failure, unsupported
 from npu_dispatch_inspect.capture._graph_options import read_options
-from npu_dispatch_inspect.capture._graph_places import Watch
-from npu_dispatch_inspect.capture._graph_program import Program, untouched
+from npu_dispatch_inspect.capture._graph_program import Program
 from npu_dispatch_inspect.capture._graph_recording import Recording
+from npu_dispatch_inspect.capture._graph_trace import trace_program
 from npu_dispatch_inspect.environment import read_environment
 from npu_dispatch_inspect.errors import UsageError
 from npu_dispatch_inspect.records.graphs import (
     CapturedGraph,
     GraphBreak,
     GraphFailure,
-    InputKind,
 )
 from npu_dispatch_inspect.traces.graphs import GraphSet
 
@@ -146,10 +145,12 @@ class AOTGraphCapture:
         recording, _ = self._trace(program, sys._getframe(1), eager_backward=True)
         hidden = program.results.hidden
         if hidden is not None:
-            self._notes[
+            note = (
                 f"Tensors inside {hidden} are not among the outputs: register the "
                 f"class with torch.utils._pytree to see them."
-            ] = None
+            )
+            with self._lock:
+                self._notes[note] = None
         return self.captured.at(recording.index)
 
     def compile(
@@ -206,9 +207,10 @@ class AOTGraphCapture:
             with self._lock:
                 self._breaks.append(found)
         try:
-            return aot.dynamo_compile(
-                graph_module, example_inputs, **recording.compilers()
-            )
+            with aot.quietly():
+                return aot.dynamo_compile(
+                    graph_module, example_inputs, **recording.compilers()
+                )
         except Exception as error:  # noqa: BLE001 - whatever it is, the program goes on
             with self._lock:
                 self._failures.append(failure(error, recording, None, None))
@@ -313,57 +315,18 @@ class AOTGraphCapture:
         self, program: Program, frame: FrameType | None, *, eager_backward: bool
     ) -> tuple[Recording, Entry]:
         """Capture a program; a failure becomes a record and an entry without graphs."""
-        watch = Watch(frame)
-        recording = self._recording(
-            flat=lambda: program.inputs,
-            results=lambda: program.results,
-            places=lambda _: watch.places(),
-            eager_backward=eager_backward,
+
+        def start(**facts: Any) -> Recording:
+            return self._recording(eager_backward=eager_backward, **facts)
+
+        recording, traced = trace_program(program, start, frame)
+        with self._lock:
+            self._notes.update(dict.fromkeys(traced.notes))
+            if traced.failure is not None:
+                self._failures.append(traced.failure)
+        return recording, Entry(
+            run=traced.run, results=program.results, holds=traced.holds
         )
-        inputs: Sequence[Any] = program.tensors
-        holds = None
-        try:
-            with (
-                untouched([module for _, module in program.modules]),
-                aot.without_active_modes(),
-            ):
-                if self._options.dynamic:
-                    inputs, environment = aot.fake_inputs(
-                        program.tensors,
-                        [each.kind is InputKind.ARGUMENT for each in program.inputs],
-                    )
-                    fakes = list(inputs)
-                    holds = lambda args: aot.guards_hold(environment, fakes, args)  # noqa: E731
-                try:
-                    with watch.watching():
-                        run = aot.compile_flat(program, inputs, **recording.compilers())
-                except Exception as error:  # noqa: BLE001 - whatever it is, it becomes a record
-                    if watch.graph is None and recording.step == "trace":
-                        self._trace_again(program, inputs, watch)
-                    found = failure(error, recording, watch.graph, program.function)
-                    with self._lock:
-                        self._failures.append(found)
-                    return recording, Entry(run=None, results=program.results)
-        finally:
-            program.forget_tensors()
-        for name in program.results.assigned:
-            self._notes[
-                f"Buffer {name} is assigned to; the graphs show it as a write."
-            ] = None
-        return recording, Entry(run=run, results=program.results, holds=holds)
-
-    @staticmethod
-    def _trace_again(program: Program, inputs: Sequence[Any], watch: Watch) -> None:
-        """Find what comes before the failure.
-
-        AOTAutograd first runs the forward without a graph, to learn of aliases: what
-        fails there leaves nothing behind.
-        """
-        try:
-            with watch.watching():
-                aot.trace_partly(program, inputs)
-        except Exception:  # noqa: BLE001 - it fails as it did before
-            return
 
 
 def capture_graphs(

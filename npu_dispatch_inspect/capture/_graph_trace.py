@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Trace a program without running it, and say why where that cannot be done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from types import FrameType
+from typing import Any
+
+from attrs import evolve, frozen
+
+from npu_dispatch_inspect._torch_private import aot
+from npu_dispatch_inspect.capture._graph_failures import failure
+from npu_dispatch_inspect.capture._graph_places import Place, Watch
+from npu_dispatch_inspect.capture._graph_program import Program, untouched
+from npu_dispatch_inspect.capture._graph_recording import Recording
+from npu_dispatch_inspect.records.graphs import (
+    FailureKind,
+    GraphFailure,
+    InputKind,
+)
+
+__all__ = ["Traced", "trace_program"]
+
+AS_COMPILED = (
+    "The program was traced with torch.compiler.is_compiling() set: otherwise it looks "
+    "at values of tensors."
+)
+
+
+@frozen(kw_only=True)
+class Traced:
+    """What came of tracing a program."""
+
+    run: Callable[..., Any] | None = None
+    """Takes the flat tensors; None where tracing failed."""
+    holds: Callable[[Sequence[Any]], bool] | None = None
+    """For symbolic sizes: whether the graphs are right for other tensors as well."""
+    failure: GraphFailure | None = None
+    notes: tuple[str, ...] = ()
+
+
+def trace_program(
+    program: Program, start: Callable[..., Recording], frame: FrameType | None
+) -> tuple[Recording, Traced]:
+    """Trace a program and have its graphs compiled; nothing is executed.
+
+    Args:
+        program: the call; its tensors are let go of.
+        start: makes the recording, given where nodes come from.
+        frame: the frame that asked for it.
+    """
+    watch = Watch(frame)
+
+    def places(_: Any) -> Mapping[str, Place]:
+        return watch.places()
+
+    recording = start(
+        flat=lambda: program.inputs, results=lambda: program.results, places=places
+    )
+    try:
+        traced = _attempt(program, recording, watch)
+        if (
+            traced.failure is not None
+            and traced.failure.kind is FailureKind.DATA_DEPENDENT_VALUE
+        ):
+            # Libraries leave out such checks where they know that they are traced.
+            watch = Watch(frame)
+            with aot.as_if_compiling():
+                again = _attempt(program, recording, watch)
+            if again.failure is None:
+                return recording, evolve(again, notes=(*again.notes, AS_COMPILED))
+        return recording, traced
+    finally:
+        program.forget_tensors()
+
+
+@contextmanager
+def _surroundings(program: Program) -> Iterator[None]:
+    with ExitStack() as stack:
+        stack.enter_context(untouched([module for _, module in program.modules]))
+        stack.enter_context(aot.without_active_modes())
+        stack.enter_context(aot.quietly())
+        yield
+
+
+def _attempt(program: Program, recording: Recording, watch: Watch) -> Traced:
+    inputs: Sequence[Any] = program.tensors
+    holds = None
+    with _surroundings(program):
+        if recording.options.dynamic:
+            free = [each.kind is InputKind.ARGUMENT for each in program.inputs]
+            inputs, environment = aot.fake_inputs(program.tensors, free)
+            fakes = list(inputs)
+
+            def holds(args: Sequence[Any]) -> bool:
+                return aot.guards_hold(environment, fakes, args)
+
+        recording.step = "trace"
+        try:
+            with watch.watching():
+                run = aot.compile_flat(program, inputs, **recording.compilers())
+        except Exception as error:  # noqa: BLE001 - whatever it is, it becomes a record
+            if watch.graph is None and recording.step == "trace":
+                _trace_again(program, inputs, watch)
+            return Traced(
+                failure=failure(error, recording, watch.graph, program.function)
+            )
+    notes = tuple(
+        f"Buffer {name} is assigned to; the graphs show it as a write."
+        for name in program.results.assigned
+    )
+    return Traced(run=run, holds=holds, notes=notes)
+
+
+def _trace_again(program: Program, inputs: Sequence[Any], watch: Watch) -> None:
+    """Find what comes before the failure.
+
+    AOTAutograd first runs the forward without a graph, to learn of aliases: what fails
+    there leaves nothing behind.
+    """
+    try:
+        with watch.watching():
+            aot.trace_partly(program, inputs)
+    except Exception:  # noqa: BLE001 - it fails as it did before
+        return
