@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import codecs
 import contextlib
+import io
 import os
 import sys
 from typing import Any, NoReturn
@@ -125,6 +126,12 @@ def forgiving_output() -> None:
     character: bytes come out as they went in, others as their number.
     """
     codecs.register_error("npu_dispatch_inspect", _in_any_case)
+    raw = getattr(sys.stdout, "buffer", None)
+    if isinstance(raw, io.RawIOBase):
+        # PYTHONUNBUFFERED: what a pipe does not take at once would be lost.
+        sys.stdout = io.TextIOWrapper(
+            io.BufferedWriter(raw), sys.stdout.encoding, line_buffering=True
+        )
     reconfigure = getattr(sys.stdout, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(errors="npu_dispatch_inspect")

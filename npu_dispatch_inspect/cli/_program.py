@@ -4,13 +4,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType, TracebackType
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING
 
+from npu_dispatch_inspect._imports import ImportWatch
 from npu_dispatch_inspect.errors import InspectError
 
 if TYPE_CHECKING:
@@ -34,7 +32,7 @@ class Inspection:
         self.problems: list[str] = []
         self._max_ops = max_ops
         self._inspector: DispatchInspector | None = None
-        self._finder = _Finder({"torch": self._begin, "torch_npu": self._npu})
+        self._finder = ImportWatch({"torch": self._begin, "torch_npu": self._npu})
 
     def __enter__(self) -> Inspection:  # noqa: PYI034 - Self is in typing from 3.11 on
         """Wait for torch, or begin at once where it is there."""
@@ -76,41 +74,6 @@ class Inspection:
         # Where torch loads torch_npu itself, this comes before `_begin`.
         if self._inspector is not None:
             self._inspector.capture_logs()
-
-
-class _Finder(MetaPathFinder):
-    """Calls somebody when a module has been imported."""
-
-    def __init__(self, wanted: dict[str, Callable[[], None]]) -> None:
-        self._wanted = wanted
-
-    def find_spec(
-        self,
-        fullname: str,
-        path: Sequence[str] | None,
-        target: ModuleType | None = None,
-    ) -> ModuleSpec | None:
-        """The module's own spec, whose loader tells us when it is done."""
-        then = self._wanted.get(fullname)
-        if then is None:
-            return None
-        # Whoever would have found it: editable installs bring finders of their own.
-        others = (finder for finder in sys.meta_path if finder is not self)
-        found = (finder.find_spec(fullname, path, target) for finder in others)
-        spec = next((each for each in found if each is not None), None)
-        loader: Any = spec.loader if spec is not None else None
-        if loader is None:
-            return None
-        execute = loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            execute(module)
-            # A second import, as after a failed one, must not call again.
-            if self._wanted.pop(fullname, None) is not None:
-                then()
-
-        loader.exec_module = exec_module
-        return spec
 
 
 def own_traceback(error: BaseException) -> TracebackType | None:

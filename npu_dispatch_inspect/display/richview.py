@@ -81,7 +81,7 @@ def show(shown: object, file: TextIO | None = None, width: int | None = None) ->
         print(shown, file=stream)
         return
     if width is None and _is_terminal(stream):
-        width = max(NARROW, shutil.get_terminal_size().columns)
+        width = max(NARROW, _columns(stream))
     if width is None:
         # As wide as `print` makes it, which may be less than as wide as it is.
         text = str(shown)
@@ -148,11 +148,23 @@ def _is_terminal(stream: TextIO) -> bool:
         return False
 
 
+def _columns(stream: TextIO) -> int:
+    """The columns of the terminal that a stream writes to; COLUMNS overrules it."""
+    try:
+        size = os.get_terminal_size(stream.fileno()).columns
+    except (AttributeError, OSError, ValueError):  # no file, or none with a size
+        size = 0
+    asked = os.environ.get("COLUMNS", "")
+    # What is neither known here nor set is looked for as others do it.
+    return size if size and not asked else shutil.get_terminal_size().columns
+
+
 def _for(stream: TextIO, text: str) -> str:
     """The text with what the stream's encoding cannot say replaced."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
     try:
-        text.encode(encoding)
+        # A stream may have its own way with what is left: bytes of file names.
+        text.encode(encoding, getattr(stream, "errors", None) or "strict")
     except UnicodeEncodeError:
         plainer = text.translate(PLAINER)
         return plainer.encode(encoding, "replace").decode(encoding)
