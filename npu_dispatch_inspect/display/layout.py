@@ -335,7 +335,10 @@ def _wrapped(spans: Styled, width: int, hang: int) -> Iterator[Styled]:
                 yield _stripped(made)
                 made, used = [Span(" " * hang)], hang
                 word, size = word.lstrip(), columns(word.lstrip())  # noqa: PLW2901
-            made.append(Span(word, each.style))
+            if made and made[-1].style == each.style:
+                made[-1] = Span(made[-1].text + word, each.style)
+            else:
+                made.append(Span(word, each.style))
             used += size
     yield _stripped(made)
 
