@@ -50,7 +50,8 @@ def headline_of(report: DispatchReport, *, launches: bool = True) -> Headline:
     below = told
     if launches:
         below += f", {counted(len(report.launches), 'aclnn launch')}"
-    below += "." if _whole(report, launches=launches) else "; something is missing."
+    whole = _whole(report, launches=launches)
+    below += "." if whole else "; not everything is known, see below."
     if report.failure is not None:
         return Headline("bad", f"The block died of {_died(report.failure)}.", below)
     on_cpu = report.fallbacks
@@ -66,9 +67,15 @@ def headline_of(report: DispatchReport, *, launches: bool = True) -> Headline:
         return Headline("info", f"{told}.", why)
     if not any(node.op.path for node in report.nodes()):
         return Headline("info", f"{told}; no kernel was observed.", below)
-    if _whole(report, launches=launches):
+    if not any(_on_device(node) for node in report.nodes()):
+        return Headline("info", "No call came near an NPU.", below)
+    if whole:
         return Headline("good", "No call fell back to the CPU.", below)
     return Headline("warn", "No call was seen to fall back to the CPU.", below)
+
+
+def _on_device(node: ChainNode) -> bool:
+    return any("PrivateUse1" in choice.key for choice in node.op.path)
 
 
 def _whole(report: DispatchReport, *, launches: bool) -> bool:
@@ -125,12 +132,15 @@ def findings_of(report: DispatchReport, *, launches: bool = True) -> Iterator[Fi
             for each in report.unattributed
         ),
     )
-    notes = tuple(_notes(report))
-    if notes:
-        yield Finding(tone="warn", title="Not seen", text=notes)
+    for tone, title, notes in (
+        ("warn", "Not seen", tuple(_not_seen(report))),
+        ("info", "Notes", tuple(_notes(report))),
+    ):
+        if notes:
+            yield Finding(tone=tone, title=title, text=notes)
 
 
-def _notes(report: DispatchReport) -> Iterator[str]:
+def _not_seen(report: DispatchReport) -> Iterator[str]:
     if report.trace.truncated:
         yield "max_ops was reached: later calls are missing."
     for each in report.missing:
@@ -139,6 +149,9 @@ def _notes(report: DispatchReport) -> Iterator[str]:
     yield from report.trace.notes
     if report.logs is not None:
         yield from report.logs.incomplete
+
+
+def _notes(report: DispatchReport) -> Iterator[str]:
     if report.logger_calls:
         yield (
             f"Left out: {counted(report.logger_calls, 'call')} by which torch_npu's "
@@ -246,4 +259,4 @@ def _died(failure: Failure) -> str:
 def counted(number: int, what: str) -> str:
     """``1 launch``, ``2 launches``."""
     plural = "es" if what.endswith("ch") else "s"
-    return f"{number} {what}{'' if number == 1 else plural}"
+    return f"{number:,} {what}{'' if number == 1 else plural}"

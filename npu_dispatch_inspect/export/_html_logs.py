@@ -118,7 +118,7 @@ def _figures(
         ("errors", len(logs.errors), "error", "bad"),
         ("casts", summary.casts.total(), None, "warn"),
         ("copies", summary.copies.total(), None, "warn"),
-        ("cut off", summary.truncated, "cut", "warn"),
+        ("cut off", sum(map(_cut, logs.records)), "cut", "warn"),
     )
 
 
@@ -164,7 +164,7 @@ def _row(record: LogRecord, task: TaskRecord | None) -> Row:
     kind = _KINDS[type(record)]
     tags = {"launch": ["launch"], "fallback": ["fallback"], "error": ["error"]}
     marks = tags.get(kind, [])
-    if getattr(record, "truncated", None) not in (None, "cut at a NUL byte"):
+    if _cut(record):
         marks = [*marks, "cut"]
     stream = getattr(record, "stream", None)
     cells = (
@@ -185,6 +185,11 @@ def _row(record: LogRecord, task: TaskRecord | None) -> Row:
         tags=tuple(marks),
         parts=tuple(_parts(record)),
     )
+
+
+def _cut(record: LogRecord) -> bool:
+    """It ends early; a record that ends at an ``int8_t`` of zero always does."""
+    return getattr(record, "truncated", None) not in (None, "cut at a NUL byte")
 
 
 def _parts(record: LogRecord) -> Iterator[Part]:

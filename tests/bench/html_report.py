@@ -68,7 +68,9 @@ def main():
         print(f"{'open':<34}{statistics.median(taken):>8.0f} ms")
         for text in ("addmm", "layers.17 forward -view", "module:q_proj", "nothing"):
             both = [page.evaluate(FILTER, text) for _ in range(RUNS)]
-            filtered, painted = (statistics.median(each) for each in zip(*both, strict=True))
+            filtered, painted = (
+                statistics.median(each) for each in zip(*both, strict=True)
+            )
             shown = f"{painted:>8.0f} ms, {filtered:.0f} ms of them to filter"
             print(f"{f'search {text!r}':<34}{shown}")
         page.evaluate(FILTER, "")

@@ -30,7 +30,7 @@ from npu_dispatch_inspect.records.chains import Launch
 from npu_dispatch_inspect.traces.logs import LogTrace
 from npu_dispatch_inspect.traces.ops import OpTrace
 from npu_dispatch_inspect.traces.report import DispatchReport
-from tests.report_examples import DEVICE, NPU, call, failed, tensor, training_step
+from tests.report_examples import CPU, DEVICE, NPU, call, failed, tensor, training_step
 from tests.training_trace import CUT, EMPTY, LOGS, TRACE
 
 NASTY = "aten::</script><script>alert('{{ data }}')</script>&<!--\u2028"
@@ -138,7 +138,13 @@ class TestVerdict:
         page = html_report(noted)
         assert 'class="verdict warn"' in page
         assert "No call was seen to fall back to the CPU." in words_of(page)
-        assert "something is missing" in words_of(page)
+        assert "not everything is known" in words_of(page)
+
+    def test_a_program_without_npu_is_not_praised(self):
+        """Where no tensor was on an NPU nothing could fall back, and that is said."""
+        add = call(0, "aten::add", CPU, {"self": tensor(1, 2, device="cpu")}, [])
+        trace = OpTrace(records=[add], environment=DEVICE, engine="dispatcher")
+        assert "No call came near an NPU." in words_of(html_report(trace))
 
     def test_a_failed_task_and_a_raising_call_are_found(self):
         """A task with an error code, and a call with an exception, are findings."""

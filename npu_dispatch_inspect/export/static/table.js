@@ -4,7 +4,8 @@ const grid = document.getElementById("grid");
 const body = grid.tBodies[0];
 const OVERSCAN = 10;
 const CHARACTER = 7.3;
-const WIDEST = { op: 36, shapes: 30, kernel: 36, aclnn: 28, module: 30 };
+const NARROW = innerWidth <= 760;
+const WIDEST = { op: NARROW ? 24 : 36, shapes: 30, kernel: 36, aclnn: 28, module: 30 };
 
 const filters = {
   words: [],
@@ -191,13 +192,14 @@ function tableCell(key, text) {
 function layOut() {
   const group = grid.querySelector("colgroup");
   const head = grid.tHead.rows[0];
-  const widths = [["number", "#", 7]];
+  const widths = [["number", "#", NARROW ? 4 : 7]];
   for (const column of columns) {
     const lengths = [...new Set(column.ids)].map((id) => strings[id].length);
     lengths.sort((a, b) => a - b);
     let wide = lengths[Math.floor(lengths.length * 0.95)] ?? lengths[lengths.length - 1] ?? 0;
     if (column.key === "op") wide += 8;
     if (column.key === "verdict") wide += 10;
+    if (column.key === "kind") wide += 4;
     wide = Math.max(column.label.length + 1, Math.min(wide + 1, WIDEST[column.key] ?? 26));
     widths.push([column.key, column.label, wide]);
   }
