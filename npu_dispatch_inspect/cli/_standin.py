@@ -9,12 +9,12 @@ __all__ = ["add_options", "load_if_asked"]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add ``--stand-in``, ``--device-name`` and ``--device-count``."""
+    """Add ``--stand-in``, ``--device-name``, ``--device-count`` and ``--values``."""
     parser.add_argument(
         "--stand-in",
         action="store_true",
         help="run the real torch_npu on the host stand-in for CANN; nothing is "
-        "computed on it",
+        "computed on it, unless --values says so",
     )
     parser.add_argument(
         "--device-name",
@@ -27,6 +27,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=1,
         help="how many of them there are (default: %(default)s)",
     )
+    parser.add_argument(
+        "--values",
+        choices=("none", "cpu"),
+        default="none",
+        help="on the stand-in: leave results as their memory was, or put what the CPU "
+        "computes into them (default: %(default)s)",
+    )
 
 
 def load_if_asked(options: argparse.Namespace) -> None:
@@ -34,4 +41,4 @@ def load_if_asked(options: argparse.Namespace) -> None:
     if options.stand_in:
         from npu_dispatch_inspect import standin
 
-        standin.load(options.device_name, options.device_count)
+        standin.load(options.device_name, options.device_count, values=options.values)

@@ -94,10 +94,12 @@ def run(options: argparse.Namespace) -> int:
         for path in options.files:
             for part in _parts(path, options, limit, rows if limit is None else None):
                 whole += part.summary
-                errors += [{"file": path, **each} for each in part.errors]
+                errors += [
+                    _told(each, path if several else None) for each in part.errors
+                ]
                 room = None if limit is None else max(0, limit - seen)
                 for row in part.rows[:room]:
-                    rows.write(_row(row, path if several else None))
+                    rows.write(_line(_told(row, path if several else None)))
                 seen += part.launches
         rows.seek(0)
         if options.json:
@@ -193,7 +195,7 @@ def _read(
             if isinstance(record, AclnnRecord):
                 part.launches += 1
                 if spool is not None:
-                    spool.write(_row(_launch(record), path))
+                    spool.write(_line(_told(_launch(record), path)))
                 elif limit is not None and len(part.rows) < limit:
                     part.rows.append(_launch(record))
             elif isinstance(record, AsyncErrorRecord):
@@ -235,10 +237,13 @@ def _error(record: Any) -> dict[str, Any]:
     }
 
 
-def _row(row: dict[str, Any], path: str | None) -> str:
-    """One launch as a line of JSON: text may hold any line end or byte."""
-    if path is not None:
-        row = {"file": path, **row}
+def _told(row: dict[str, Any], path: str | None) -> dict[str, Any]:
+    """A row with its file in front, where there are several."""
+    return row if path is None else {"file": path, **row}
+
+
+def _line(row: dict[str, Any]) -> str:
+    """A row as a line of JSON: text may hold any line end or byte."""
     return json.dumps(row) + "\n"
 
 

@@ -42,7 +42,8 @@ def add_parser(commands: Any, summary: str) -> None:
         "to standard error. The exit status is the program's.",
         epilog=EXAMPLES,
         usage="%(prog)s [--only PATTERN] [--save FILE] [--json] [--max-ops N] [--stand-in] "
-        "[--device-name NAME] [--device-count N] (script.py | -m module) [arguments ...]",
+        "[--device-name NAME] [--device-count N] [--values {none,cpu}] "
+        "(script.py | -m module) [arguments ...]",
     )
     parser.add_argument(
         "--only",
