@@ -125,13 +125,20 @@ def phase_style(phase: Phase) -> str:
     return f"phase-{phase.short}"
 
 
+_VALUES = {
+    "none": ", nothing is computed",
+    "cpu": ", values computed on the CPU",
+    "unknown": ", values computed on the CPU, some unknown",
+}
+
+
 def environment_line(environment: Environment) -> str:
     """``device: stand-in (Ascend910B1), nothing is computed · torch 2.13.0 · ...``."""
     device = environment.device or "unknown"
     if environment.soc:
         device += f" ({environment.soc})"
-    if environment.stand_in and environment.values == "none":
-        device += ", nothing is computed"
+    if environment.stand_in:
+        device += _VALUES.get(environment.values, "")
     parts = [f"device: {device}"]
     if environment.torch:
         parts.append(f"torch {environment.torch}")

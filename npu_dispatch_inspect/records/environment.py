@@ -36,7 +36,9 @@ class Environment:
     soc: str | None = None
     """Name the NPU gives itself: ``"Ascend910B1"``."""
     values: str | None = None
-    """On the stand-in: ``"none"`` (nothing is computed). None on a real device."""
+    """On the stand-in: ``"none"`` (nothing is computed), ``"cpu"`` (what the CPU
+    computes) or ``"unknown"`` (so too, but for operators that nobody can compute).
+    None on a real device."""
     jit_compile: bool | None = None
     """aclop compilation per shape; None without torch_npu or where it is not known."""
     internal_format: bool | None = None

@@ -12,6 +12,14 @@ from npu_dispatch_inspect.standin.loader import (
     is_loaded,
     load,
     missing_functions,
+    unknown_values,
 )
 
-__all__ = ["StandIn", "info", "is_loaded", "load", "missing_functions"]
+__all__ = [
+    "StandIn",
+    "info",
+    "is_loaded",
+    "load",
+    "missing_functions",
+    "unknown_values",
+]

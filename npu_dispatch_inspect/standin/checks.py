@@ -18,6 +18,7 @@ from npu_dispatch_inspect.standin.build import RUNTIME
 __all__ = [
     "Installed",
     "check_arguments",
+    "check_can_compute",
     "check_moment",
     "check_no_cann",
     "find_installed",
@@ -41,17 +42,28 @@ class Installed:
         torch: folder of the torch package.
         torch_npu: folder of the torch_npu package.
         version: torch_npu's version.
+        torch_version: torch's version.
         cann: version of CANN that torch_npu goes with.
     """
 
     torch: Path
     torch_npu: Path
     version: str
+    torch_version: str
     cann: str
 
 
-def check_arguments(device_name: object, device_count: object) -> None:
-    """Refuse what can be no device name or no number of devices."""
+_VALUES = (None, "none", "cpu")
+_UNKNOWN = ("nan", "zeros", "raise")
+
+# With it Python can call the kernel that another one stands in front of.
+_NEEDED_FOR_VALUES = "_dispatch_get_computed_kernel_for_dispatch_key"
+
+
+def check_arguments(
+    device_name: object, device_count: object, values: object, unknown: object
+) -> None:
+    """Refuse what can be no device name, no number of devices, or no choice of values."""
     if not isinstance(device_name, str) or not re.fullmatch(
         r"[\w-]{1,63}", device_name
     ):
@@ -68,6 +80,33 @@ def check_arguments(device_name: object, device_count: object) -> None:
         message = (
             f"device_count must be a whole number from 1 to {MAX_DEVICES}, not "
             f"{device_count!r}."
+        )
+        raise StandInError(message)
+    if values not in _VALUES:
+        message = (
+            f"values must be 'none' (nothing is computed) or 'cpu' (what the CPU "
+            f"computes), not {values!r}."
+        )
+        raise StandInError(message)
+    if unknown is not None and (unknown not in _UNKNOWN or values != "cpu"):
+        message = (
+            f"unknown must be 'nan', 'zeros' or 'raise', and goes with values='cpu' "
+            f"only; here it is {unknown!r} with values={values!r}."
+        )
+        raise StandInError(message)
+
+
+def check_can_compute(torch: Path, version: str) -> None:
+    """Refuse to compute values with a torch that cannot; it is not imported for it."""
+    try:
+        names = (torch / "_C" / "__init__.pyi").read_text(encoding="utf-8")
+    except OSError:
+        return  # no list to look at; what is missing shows when torch_npu is imported
+    if _NEEDED_FOR_VALUES not in names:
+        message = (
+            f"values='cpu' needs torch 2.9 or later, whose kernels can be called from "
+            f"Python, and torch {version} is installed; leave it out, or update torch "
+            "and torch_npu."
         )
         raise StandInError(message)
 
@@ -111,6 +150,7 @@ def find_installed() -> Installed:
         torch=torch,
         torch_npu=torch_npu,
         version=version,
+        torch_version=torch_version,
         cann=_cann_of(torch_npu_meta.read_text("METADATA") or "", version),
     )
 

@@ -6,23 +6,34 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
+import sys
 import threading
 import time
 from pathlib import Path
 
 import attrs
 
+from npu_dispatch_inspect._imports import ImportWatch
 from npu_dispatch_inspect.errors import StandInError
 from npu_dispatch_inspect.standin.build import RUNTIME, find_or_build
 from npu_dispatch_inspect.standin.checks import (
     check_arguments,
+    check_can_compute,
     check_moment,
     check_no_cann,
     find_installed,
 )
 from npu_dispatch_inspect.standin.devices import DeviceModel, model_of
 
-__all__ = ["StandIn", "info", "is_loaded", "load", "missing_functions"]
+__all__ = [
+    "StandIn",
+    "info",
+    "is_loaded",
+    "load",
+    "missing_functions",
+    "note_unknown_values",
+    "unknown_values",
+]
 
 # How the libraries learn what device to be; read in device.c.
 _DEVICE_VARIABLE = "NPU_DISPATCH_INSPECT_STANDIN_DEVICE"
@@ -44,7 +55,9 @@ class StandIn:
     Attributes:
         device_name: what ``torch.npu.get_device_name()`` answers.
         device_count: how many such devices there are.
-        values: ``"none"``: no kernel computes anything.
+        values: ``"none"``: no kernel computes anything. ``"cpu"``: results are what
+            the CPU computes. ``"unknown"``: they were, until an operator ran whose
+            results nobody can compute; `unknown_values` names it.
         torch_npu_version: the wheel it was made for.
         folder: where its libraries lie.
     """
@@ -58,10 +71,16 @@ class StandIn:
 
 _lock = threading.Lock()
 _loaded: StandIn | None = None
+_unknown_values: dict[str, None] = {}
 
 
 def load(
-    device_name: str = "Ascend910B1", device_count: int = 1, *, force: bool = False
+    device_name: str = "Ascend910B1",
+    device_count: int = 1,
+    *,
+    values: str | None = None,
+    unknown: str | None = None,
+    force: bool = False,
 ) -> StandIn:
     """Make ``import torch`` find an NPU, on a machine that has neither NPU nor CANN.
 
@@ -78,6 +97,14 @@ def load(
         device_name: a device the installed torch_npu knows. It decides, among other
             things, whether operators go through aclnn or through aclop.
         device_count: how many devices to show.
+        values: ``"none"``, the default, leaves results as their memory was. ``"cpu"`` puts what the
+            CPU computes into them, while everything above is as real as without:
+            programs whose control flow reads values take their real path. The
+            numbers are the CPU's and say nothing about a device's accuracy. Child
+            processes do not inherit it; they call ``load`` themselves.
+        unknown: what results become that nobody can compute: ``"nan"``, ``"zeros"``,
+            or ``"raise"`` for a `ValuesError`. By default an operator that has no
+            formula gives NaN with a warning, and one that the CPU refuses raises.
         force: load it even though there is a real CANN, which is then left aside.
 
     Returns:
@@ -87,22 +114,25 @@ def load(
         StandInError: it cannot be loaded here and now; the message says what to do.
     """
     global _loaded  # noqa: PLW0603 - a process has one stand-in, as it has one CANN
-    check_arguments(device_name, device_count)
+    check_arguments(device_name, device_count, values, unknown)
     with _lock:
         present = info()
         if present is not None:
-            _check_same(present, device_name, device_count)
+            _check_same(present, device_name, device_count, values)
             _loaded = present
             return present
         check_moment()
         if not force:
             check_no_cann()
         installed = find_installed()
+        if values == "cpu":
+            check_can_compute(installed.torch, installed.torch_version)
         build = find_or_build(installed.torch_npu, installed.torch, installed.version)
         model = model_of(device_name, build.devices)
         made = StandIn(
             device_name=device_name,
             device_count=device_count,
+            values=values or "none",
             torch_npu_version=installed.version,
             folder=str(build.folder),
         )
@@ -110,6 +140,8 @@ def load(
         for name in build.libraries:
             _open(build.folder / "lib64" / name)
         atexit.register(_let_threads_settle)
+        if values == "cpu":
+            _compute_values(unknown)
         _loaded = made
         return made
 
@@ -143,7 +175,49 @@ def missing_functions() -> tuple[str, ...]:
     return tuple(names)
 
 
-def _check_same(present: StandIn, device_name: str, device_count: int) -> None:
+def unknown_values() -> tuple[str, ...]:
+    """Name the operators that ran and whose results nobody could compute, in order.
+
+    Always empty without ``values="cpu"``: then no result is known.
+    """
+    return tuple(_unknown_values)
+
+
+def note_unknown_values(name: str) -> None:
+    """From now on, say that some operator's results are unknown."""
+    global _loaded  # noqa: PLW0603 - see load
+    with _lock:
+        _unknown_values[name] = None
+        if _loaded is not None:
+            _loaded = attrs.evolve(_loaded, values="unknown")
+
+
+def _compute_values(unknown: str | None) -> None:
+    """Compute values from the moment at which torch_npu has been imported."""
+
+    def begin() -> None:
+        # It imports torch, so it comes no earlier than torch_npu does.
+        from npu_dispatch_inspect import values
+
+        sys.meta_path.remove(watch)
+        runtime = _runtime()
+        assert runtime is not None
+        runtime.ndi_compute_elsewhere(1)
+        values.switch_on(unknown)
+
+    watch = ImportWatch({"torch_npu": begin})
+    sys.meta_path.insert(0, watch)
+
+
+def _check_same(
+    present: StandIn, device_name: str, device_count: int, values: str | None
+) -> None:
+    if values is not None and (present.values == "none") != (values == "none"):
+        message = (
+            f"The stand-in is already loaded with values={present.values!r}, and that "
+            f"cannot change; start a new process for values={values!r}."
+        )
+        raise StandInError(message)
     if (present.device_name, present.device_count) != (device_name, device_count):
         message = (
             f"The stand-in is already loaded as {present.device_count} x "
@@ -238,11 +312,3 @@ def _inherited() -> StandIn | None:
         torch_npu_version=fields[9],
         folder=fields[10],
     )
-
-
-def note_unknown_values(name: str) -> None:
-    """From now on, say that some operator's values are unknown."""
-    global _loaded  # noqa: PLW0603 - see load
-    with _lock:
-        if _loaded is not None:
-            _loaded = attrs.evolve(_loaded, values="unknown")

@@ -39,6 +39,9 @@ void ndi_set_error(const char *format, ...) __attribute__((format(printf, 1, 2))
 /* The device the calling thread works on. */
 int32_t ndi_current_device(void);
 
+/* Whether somebody else puts values into memory: standin.load(values="cpu"). */
+int ndi_values_are_computed(void);
+
 /* Whether the calling thread is to move no data: what it would write is there already. */
 int ndi_leaves_memory(void);
 

@@ -21,6 +21,11 @@ NDI_EXPORT void ndi_compute_elsewhere(int on)
     atomic_store(&computed_elsewhere, on);
 }
 
+int ndi_values_are_computed(void)
+{
+    return atomic_load(&computed_elsewhere);
+}
+
 /* torch_npu names the threads that run its queue. */
 static int is_queue_thread(void)
 {
@@ -35,5 +40,5 @@ static int is_queue_thread(void)
 
 int ndi_leaves_memory(void)
 {
-    return atomic_load(&computed_elsewhere) && is_queue_thread();
+    return ndi_values_are_computed() && is_queue_thread();
 }
