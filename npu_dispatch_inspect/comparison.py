@@ -121,6 +121,7 @@ def compare(
         UsageError: the two have nothing in common, or there is no such detail.
 
     Example:
+        >>> from npu_dispatch_inspect import compare
         >>> found = compare(["aten::mm", "aten::add.Tensor"], ["aten::addmm"])
         >>> found.same, [each.kind for each in found.differences]
         (False, ['only left', 'only left', 'only right'])
