@@ -55,6 +55,12 @@ if TYPE_CHECKING:
         UsageError,
     )
     from npu_dispatch_inspect.export.saving import save
+    from npu_dispatch_inspect.export.tables import (
+        to_arrow,
+        to_pandas,
+        to_polars,
+        to_rows,
+    )
     from npu_dispatch_inspect.npu_logs import (
         LogIndex,
         index_logs,
@@ -225,6 +231,10 @@ _HOMES = {
     "save": "export.saving",
     "show": "display.richview",
     "summarize_logs": "npu_logs",
+    "to_arrow": "export.tables",
+    "to_pandas": "export.tables",
+    "to_polars": "export.tables",
+    "to_rows": "export.tables",
     "trace_ops": "capture.ops",
     "trace_registrations": "dispatch_table.registrations",
 }
@@ -331,6 +341,10 @@ __all__ = [
     "save",
     "show",
     "summarize_logs",
+    "to_arrow",
+    "to_pandas",
+    "to_polars",
+    "to_rows",
     "trace_ops",
     "trace_registrations",
 ]

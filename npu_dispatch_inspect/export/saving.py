@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, TypeAlias
 
 from attrs import frozen
 
+from npu_dispatch_inspect.display.views import knows, text_of
 from npu_dispatch_inspect.errors import RecordError, UsageError
 from npu_dispatch_inspect.traces.logs import LogTrace
 
@@ -49,15 +50,16 @@ def save(
 
     ``.json`` and ``.jsonl`` hold all of it and can be loaded again. The others are
     for other programs: ``.html``, ``.csv``, ``.parquet``, ``.arrow``,
-    ``.trace.json`` (Chrome trace), ``.dot``, ``.mmd`` (Mermaid), ``.log`` (the lines
-    as torch_npu wrote them). Text may be packed: ``.jsonl.gz``.
+    ``.trace.json`` (Chrome trace), ``.dot``, ``.mmd`` (Mermaid), ``.txt``, ``.log``
+    (the lines as torch_npu wrote them). Text may be packed: ``.jsonl.gz``.
 
     Args:
         thing: what `load` lists; not every format can hold everything.
         path: where to; the suffix decides the format. Or an open binary file.
         format: the name of a format, where the suffix is another or there is none:
-            ``"json"``, ``"jsonl"``, ``"html"``, ``"csv"``, ``"parquet"``,
-            ``"arrow"``, ``"chrome"``, ``"dot"``, ``"mermaid"``, ``"log"``.
+            ``"json"``, ``"jsonl"``, ``"html"``, ``"text"``, ``"csv"``,
+            ``"parquet"``, ``"arrow"``, ``"chrome"``, ``"dot"``, ``"mermaid"``,
+            ``"log"``.
 
     Raises:
         UsageError: there is no such format, it cannot hold such an object, or it
@@ -159,12 +161,19 @@ def _binary(home: str, function: str) -> Callable[[Any], Writer]:
     return begin
 
 
+def printed(thing: Any) -> Iterator[str]:
+    """What `print` shows."""
+    if not knows(thing):
+        msg = f"{type(thing).__name__} has no text of its own: it has no .txt file."
+        raise UsageError(msg)
+    return iter((text_of(thing), "\n"))
+
+
 def log_lines(trace: Any) -> Iterator[str]:
     """The lines of a log as they were written."""
     if not isinstance(trace, LogTrace):
-        msg = (
-            f"A .log file has torch_npu's lines, and a {type(trace).__name__} is none."
-        )
+        name = type(trace).__name__
+        msg = f"A .log file has the lines of a LogTrace; {name} has none."
         raise UsageError(msg)
     return (each.text for each in trace.records)
 
@@ -189,6 +198,50 @@ FORMATS: tuple[Format, ...] = (
         suffixes=(".html", ".htm"),
         what="a page to read and search, without a network",
         begin=_text("export.htmlpage", "html_report"),
+    ),
+    Format(
+        name="text",
+        suffixes=(".txt",),
+        what="what print shows",
+        begin=_text("export.saving", "printed"),
+    ),
+    Format(
+        name="csv",
+        suffixes=(".csv",),
+        what="rows for a spreadsheet",
+        begin=_text("export.tables", "csv_text"),
+    ),
+    Format(
+        name="parquet",
+        suffixes=(".parquet",),
+        what="rows with types, for data frames and databases",
+        begin=_binary("export.tables", "parquet_file"),
+        packs=False,
+    ),
+    Format(
+        name="arrow",
+        suffixes=(".arrow", ".feather"),
+        what="the same in Arrow's own format",
+        begin=_binary("export.tables", "arrow_file"),
+        packs=False,
+    ),
+    Format(
+        name="chrome",
+        suffixes=(".trace.json",),
+        what="calls in time, for Perfetto and chrome://tracing",
+        begin=_text("export.chrome", "chrome_trace"),
+    ),
+    Format(
+        name="dot",
+        suffixes=(".dot", ".gv"),
+        what="boxes and arrows, for Graphviz",
+        begin=_text("export.dot", "dot_text"),
+    ),
+    Format(
+        name="mermaid",
+        suffixes=(".mmd", ".mermaid"),
+        what="boxes and arrows, for Markdown",
+        begin=_text("export.mermaid", "mermaid_text"),
     ),
     Format(
         name="log",

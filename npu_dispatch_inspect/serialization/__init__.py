@@ -25,11 +25,12 @@ from npu_dispatch_inspect.serialization import (
     op_trace,
     single,
 )
+from npu_dispatch_inspect.serialization._converter import plain
 from npu_dispatch_inspect.serialization._kinds import Kind
 from npu_dispatch_inspect.serialization._reading import read, read_file
 from npu_dispatch_inspect.serialization._writing import document, lines
 
-__all__ = ["KINDS", "Kind", "json_lines", "json_text", "kind_of", "load"]
+__all__ = ["KINDS", "Kind", "json_lines", "json_text", "kind_of", "load", "plain"]
 
 KINDS: tuple[Kind[Any], ...] = (
     op_trace.KIND,
