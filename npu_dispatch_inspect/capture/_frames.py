@@ -76,11 +76,13 @@ def _folder(path: str) -> str:
 def _internal_folders() -> tuple[str, ...]:
     """Folders whose files are never the user's line: torch's and the tracer's own."""
     site = os.path.dirname(torch.__path__[0])
+    package = os.path.dirname(os.path.dirname(__file__))
     return (
         _folder(torch.__path__[0]),
         _folder(os.path.join(site, "torch_npu")),
         _folder(os.path.dirname(__file__)),
         _folder(os.path.dirname(_torch_private.__file__)),
+        _folder(os.path.join(package, "values")),
     )
 
 
