@@ -113,9 +113,12 @@ def run(options: argparse.Namespace) -> int:
             },
         )
     else:
+        from npu_dispatch_inspect.display.text import source_text
+
         _show(graphs, code=options.code)
         for failure in captured.failures:
-            say(failure.message)
+            place = source_text(failure.source)
+            say(f"{place}: {failure.message}" if place else failure.message)
     return 0 if graphs else 2
 
 
