@@ -44,7 +44,7 @@ COLUMNS = (
     Column(key="stream", label="Stream"),
     Column(key="task", label="Task"),
     Column(key="logger", label="Logger"),
-    Column(key="source", label="Source", chart="Sources"),
+    Column(key="source", label="Source", chart="Sources", empty="no process"),
     Column(key="time", label="Time"),
 )
 TAGS = (

@@ -56,6 +56,8 @@ class Column:
     """Its few different values become buttons."""
     chart: str | None = None
     """Its values are counted in a chart under this heading."""
+    empty: str = "none"
+    """What an empty value is called there."""
 
 
 @frozen(kw_only=True)
@@ -89,6 +91,7 @@ class Finding:
     title: str
     text: tuple[str, ...] = ()
     """A paragraph each."""
+    code: str = ""
     entries: tuple[Entry, ...] = ()
     tag: str | None = None
     """The button that shows all of its rows."""
@@ -170,7 +173,7 @@ def packed(page: Page) -> str:
     tree, places = _tree(page, strings)
     data = {
         "what": page.what,
-        "tree": {"heading": page.tree, "outside": page.outside, **tree},
+        "tree": {"heading": page.tree, **tree},
         "partners": page.partners,
         "hidden": page.hidden,
         "columns": [
@@ -179,6 +182,7 @@ def packed(page: Page) -> str:
                 "label": column.label,
                 "facet": column.facet,
                 "chart": column.chart,
+                "empty": column.empty,
                 "ids": [strings(row.cells[place]) for row in page.rows],
             }
             for place, column in enumerate(page.columns)

@@ -22,7 +22,7 @@ from npu_dispatch_inspect.records.chains import ChainNode, Verdict
 from npu_dispatch_inspect.traces.ops import OpTrace
 from npu_dispatch_inspect.traces.report import DispatchReport
 
-__all__ = ["MAX_ROWS", "page_of_report", "page_of_trace"]
+__all__ = ["MAX_ROWS", "page_of_report", "page_of_trace", "place_of"]
 
 MAX_ROWS = 200_000
 """Beyond, a page says how many were left out: browsers end somewhere."""
@@ -42,7 +42,7 @@ COLUMNS = (
     Column(key="aclnn", label="aclnn"),
     Column(key="shapes", label="Shapes"),
     Column(key="dtypes", label="Dtypes"),
-    Column(key="module", label="Module", chart="Modules"),
+    Column(key="module", label="Module", chart="Modules", empty="no module"),
     Column(key="phase", label="Phase", facet=True),
     Column(key="kernel", label="Kernel"),
     Column(key="line", label="Line"),
@@ -186,7 +186,7 @@ def _table(
     rows = []
     for node, depth in nodes[:MAX_ROWS]:
         op = node.op
-        place = _place(op)
+        place = place_of(op.module, op.root or "?")
         if place and op.module_type:
             kinds.setdefault(place, op.module_type)
         known = judged and (launches or node.verdict is not Verdict.UNKNOWN)
@@ -277,10 +277,10 @@ def _closed(node: ChainNode) -> bool:
     return node.verdict in closed or moves
 
 
-def _place(op: OpRecord) -> tuple[str, ...] | None:
-    if op.module is None:
+def place_of(module: str | None, root: str) -> tuple[str, ...] | None:
+    """The way down the tree to a module: ``("Net", "encoder", "0")``."""
+    if module is None:
         return None
     # A module of two names stands under its first one.
-    path = op.module.partition("|")[0]
-    root = op.root or "?"
+    path = module.partition("|")[0]
     return (root, *path.split(".")) if path else (root,)

@@ -57,6 +57,8 @@ def _finding(finding: Finding, *, opened: bool) -> Iterator[str]:
     yield f"<summary><span>{text_of(finding.title)}</span>{number}</summary><div>"
     for each in finding.text:
         yield f"<p>{text_of(each)}</p>"
+    if finding.code:
+        yield f"<pre>{text_of(finding.code)}</pre>"
     if finding.entries:
         yield "<ul>"
         for entry in finding.entries[:MAX_ENTRIES]:
@@ -83,7 +85,10 @@ def _entry(entry: Entry) -> str:
 
 
 def _standin(environment: Environment) -> str:
-    nothing = ": nothing was computed" if environment.values == "none" else ""
+    nothing = {
+        "none": ": nothing was computed",
+        "cpu": ": the CPU computed the values",
+    }.get(environment.values or "", "")
     return (
         f"Made on the host stand-in for CANN{nothing}. Operators, kernels, launches and "
         "tasks are torch_npu's own; times say nothing about a device."

@@ -11,28 +11,39 @@ from collections.abc import Callable
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from npu_dispatch_inspect.errors import RecordError, UsageError
+from npu_dispatch_inspect.export._html_graphs import page_of_graph, page_of_graphs
 from npu_dispatch_inspect.export._html_logs import page_of_logs
 from npu_dispatch_inspect.export._html_model import Page, packed
 from npu_dispatch_inspect.export._html_ops import page_of_report, page_of_trace
 from npu_dispatch_inspect.export._html_overview import overview, text_of
+from npu_dispatch_inspect.export._html_tables import page_of_table
+from npu_dispatch_inspect.records.graphs import CapturedGraph
+from npu_dispatch_inspect.traces.graphs import GraphSet
 from npu_dispatch_inspect.traces.logs import LogTrace
 from npu_dispatch_inspect.traces.ops import OpTrace
 from npu_dispatch_inspect.traces.report import DispatchReport
+from npu_dispatch_inspect.traces.tables import DispatchTable
 
 __all__ = ["html_report", "write_html"]
 
 SCRIPTS = ("data.js", "details.js", "table.js", "tree.js", "charts.js", "report.js")
+Shown: TypeAlias = (
+    DispatchReport | OpTrace | LogTrace | GraphSet | CapturedGraph | DispatchTable
+)
 _PAGES: tuple[tuple[type, Callable[[Any], Page]], ...] = (
     (DispatchReport, page_of_report),
     (OpTrace, page_of_trace),
     (LogTrace, page_of_logs),
+    (GraphSet, page_of_graphs),
+    (CapturedGraph, page_of_graph),
+    (DispatchTable, page_of_table),
 )
 
 
-def html_report(x: DispatchReport | OpTrace | LogTrace) -> str:
+def html_report(x: Shown) -> str:
     """A page for a browser: the verdict, a module tree, and a table to search.
 
     The page is one file. It loads nothing, and a policy inside it forbids the
@@ -40,7 +51,8 @@ def html_report(x: DispatchReport | OpTrace | LogTrace) -> str:
     the program are only ever shown as text.
 
     Args:
-        x: a report, an operator trace, or torch_npu's log lines.
+        x: a report, an operator trace, torch_npu's log lines, captured
+            graphs, or the dispatcher's tables.
 
     Returns:
         The page, pure ASCII.
@@ -59,15 +71,13 @@ def html_report(x: DispatchReport | OpTrace | LogTrace) -> str:
         if isinstance(x, kind):
             return _written(page_of(x))
     msg = (
-        "html_report takes a DispatchReport, an OpTrace or a LogTrace, "
-        f"not {type(x).__name__}."
+        "html_report takes a DispatchReport, an OpTrace, a LogTrace, a GraphSet, a "
+        f"CapturedGraph or a DispatchTable, not {type(x).__name__}."
     )
     raise UsageError(msg)
 
 
-def write_html(
-    x: DispatchReport | OpTrace | LogTrace, path: str | os.PathLike[str]
-) -> None:
+def write_html(x: Shown, path: str | os.PathLike[str]) -> None:
     """Write `html_report` to a file.
 
     Args:

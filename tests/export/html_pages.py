@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Large reports for HTML pages, and a browser to open them in."""
+"""Large reports for HTML pages, what a page holds, and a browser to open it in."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 from contextlib import contextmanager
+from html import unescape
 
 from npu_dispatch_inspect.chains import join
 from npu_dispatch_inspect.records import Phase
@@ -23,7 +26,15 @@ from tests.report_examples import (
     tensor,
 )
 
-__all__ = ["CHROMIUM", "browser", "large_report"]
+__all__ = [
+    "CHROMIUM",
+    "browser",
+    "data_of",
+    "details_of",
+    "large_report",
+    "rows_of",
+    "words_of",
+]
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 """Debian's browser; None where it is not installed."""
@@ -44,6 +55,44 @@ MODULES = (
     ("input_layernorm", "RMSNorm"),
 )
 LAYERS = 32
+
+
+def data_of(page):
+    """The table that a page holds."""
+    text = re.search(
+        r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL
+    )[1]
+    return json.loads(text)
+
+
+def rows_of(page):
+    """Each row as texts by column."""
+    data = data_of(page)
+    return [
+        {
+            column["key"]: data["strings"][column["ids"][row]]
+            for column in data["columns"]
+        }
+        for row in range(len(data["number"]))
+    ]
+
+
+def details_of(page, row):
+    """What is told about one row: title and texts."""
+    data = data_of(page)
+    strings = data["strings"]
+    return [
+        (strings[title], [[strings[text] for text in item] for item in items])
+        for title, _, items in (data["parts"][part] for part in data["details"][row])
+    ]
+
+
+def words_of(page):
+    """The upper part of a page as one line of plain text."""
+    inside = re.search(
+        r'<div class="overview">(.*?)</div>\n<p id="scriptless"', page, re.DOTALL
+    )
+    return unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", inside[1])))
 
 
 @contextmanager

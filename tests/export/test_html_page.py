@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
 from html import unescape
 
@@ -30,48 +29,11 @@ from npu_dispatch_inspect.records.chains import Launch
 from npu_dispatch_inspect.traces.logs import LogTrace
 from npu_dispatch_inspect.traces.ops import OpTrace
 from npu_dispatch_inspect.traces.report import DispatchReport
+from tests.export.html_pages import data_of, details_of, rows_of, words_of
 from tests.report_examples import CPU, DEVICE, NPU, call, failed, tensor, training_step
 from tests.training_trace import CUT, EMPTY, LOGS, TRACE
 
 NASTY = "aten::</script><script>alert('{{ data }}')</script>&<!--\u2028"
-
-
-def data_of(page):
-    """The table that a page holds."""
-    text = re.search(
-        r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL
-    )[1]
-    return json.loads(text)
-
-
-def rows_of(page):
-    """Each row as texts by column."""
-    data = data_of(page)
-    return [
-        {
-            column["key"]: data["strings"][column["ids"][row]]
-            for column in data["columns"]
-        }
-        for row in range(len(data["number"]))
-    ]
-
-
-def details_of(page, row):
-    """What is told about one row: title and texts."""
-    data = data_of(page)
-    strings = data["strings"]
-    return [
-        (strings[title], [[strings[text] for text in item] for item in items])
-        for title, _, items in (data["parts"][part] for part in data["details"][row])
-    ]
-
-
-def words_of(page):
-    """The upper part of a page as one line of plain text."""
-    inside = re.search(
-        r'<div class="overview">(.*?)</div>\n<p id="scriptless"', page, re.DOTALL
-    )
-    return unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", inside[1])))
 
 
 @pytest.fixture(name="step", scope="module")

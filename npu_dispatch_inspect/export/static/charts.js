@@ -46,8 +46,8 @@ function stack(sorted) {
 }
 
 function bar(column, id, count, most) {
-  const text = strings[id] || data.tree.outside;
-  const name = make("span", "name", ...operatorName(text || "none"));
+  const text = strings[id] || column.empty;
+  const name = make("span", "name", ...operatorName(text));
   if (column.key === "verdict" || column.key === "kind") name.replaceChildren(verdictMark(text));
   const measure = make("span", `measure ${TONES[text] ?? ""}`);
   measure.style.setProperty("--share", count / most);

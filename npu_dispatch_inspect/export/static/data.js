@@ -115,6 +115,10 @@ const TONES = {
   "op-plugin": "composite",
   "fallback": "cpu",
   "error": "cpu",
+  "own kernel": "npu",
+  "default backend kernel": "composite",
+  "backend fallback": "cpu",
+  "missing": "unknown",
 };
 
 function verdictMark(text) {

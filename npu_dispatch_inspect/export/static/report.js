@@ -17,7 +17,7 @@ function filtersChanged() {
   }
   const made = [];
   for (const [key, id] of filters.exact) {
-    const label = `${columnOf.get(key).label}: ${strings[id] || data.tree.outside}`;
+    const label = `${columnOf.get(key).label}: ${strings[id] || columnOf.get(key).empty}`;
     made.push(chip(label, () => filters.exact.delete(key)));
   }
   if (filters.place) {
@@ -253,8 +253,7 @@ nameTheme();
 if (total) {
   explorer.hidden = false;
   tree.setAttribute("aria-label", data.tree.heading);
-  const labels = columns.slice(0, 3).map((column) => column.label.toLowerCase());
-  search.placeholder = `Search ${labels.join(", ")}, ...   ( / )`;
+  search.placeholder = `Search ${data.what}   ( / )`;
   // A short table does not need the whole screen.
   const lines = Math.max(total, places.length + 1);
   explorer.style.setProperty("--content", `${lines * rowHeight() + 190}px`);

@@ -5,7 +5,7 @@ const body = grid.tBodies[0];
 const OVERSCAN = 10;
 const CHARACTER = 7.3;
 const NARROW = innerWidth <= 760;
-const WIDEST = { op: NARROW ? 24 : 36, shapes: 30, kernel: 36, aclnn: 28, module: 30 };
+const WIDEST = { op: NARROW ? 24 : 36, shapes: 30, kernel: 36, aclnn: 28, module: 30, schema: 60 };
 
 const filters = {
   words: [],
