@@ -150,8 +150,10 @@ class DispatchMagics:
         """The statements of a cell, and its last line where that is an expression."""
         __tracebackhide__ = True
         shell = self._shell
-        # The magic stands in the first line: the numbers are those of the cell.
-        text = "\n" + shell.transform_cell(cell)
+        # The magic stands in the first line, and IPython drops empty lines at the
+        # beginning: with both back, the numbers are those of the cell.
+        empty = len(cell) - len(cell.lstrip("\n"))
+        text = "\n" * (1 + empty) + shell.transform_cell(cell)
         name = shell.compile.cache(text, self._number(), raw_code=text)
         try:
             tree = shell.transform_ast(shell.compile.ast_parse(text, filename=name))
