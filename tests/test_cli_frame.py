@@ -257,3 +257,34 @@ def test_an_output_that_knows_ascii_alone(tmp_path):
     )  # fmt: skip
     assert shown.returncode == 0, shown.stderr
     assert json.loads(shown.stdout)["same"] is True
+
+
+PROGRESS = """
+from npu_dispatch_inspect.cli._progress import counted
+with counted("reading registrations") as progress:
+    print("seen" if progress else "unseen")
+    if progress:
+        progress(1, 2)
+"""
+
+
+def test_progress_is_for_terminals_alone():
+    """Long work shows how far it is where standard error is a terminal."""
+    code = [sys.executable, "-c", PROGRESS]
+    piped = subprocess.run(code, capture_output=True, check=True, env=environment())
+    assert (piped.stdout, piped.stderr) == (b"unseen\n", b"")
+    pytest.importorskip("rich")
+    theirs, ours = pty.openpty()
+    try:
+        shown = subprocess.run(
+            code,
+            stdout=subprocess.PIPE,
+            stderr=ours,
+            check=True,
+            env=environment(TERM="xterm"),
+        )
+        assert shown.stdout == b"seen\n"
+        assert b"reading registrations" in os.read(theirs, 1 << 16)
+    finally:
+        os.close(theirs)
+        os.close(ours)
