@@ -41,7 +41,7 @@ nitpick_ignore_regex = [
 ]
 
 html_theme = "furo"
-html_title = f"npu_dispatch_inspect {release}"
+html_title = "npu_dispatch_inspect"
 html_static_path = ["_static"]
 html_css_files = ["wide.css"]
 html_show_sourcelink = False

@@ -40,6 +40,9 @@ def _text(page):
     return (ROOT / page).read_text(encoding="utf-8")
 
 
+OWN_PROCESS = [page for page in PAGES if documents.OWN_PROCESS in _text(page)]
+
+
 def _code(page):
     return "\n".join(
         source for language, source, _ in documents.blocks(page) if language != "text"
@@ -52,17 +55,22 @@ def _marked(name, code):
     return pytest.param(name, marks=marks)
 
 
-@pytest.mark.parametrize("page", [_marked(page, _code(page)) for page in PAGES])
+@pytest.mark.parametrize(
+    "page", [_marked(each, _code(each)) for each in PAGES if each not in OWN_PROCESS]
+)
 def test_page(page, tmp_path, monkeypatch):
     """The blocks of a page run in order and print what it shows; few are left out."""
     pytest.importorskip("torch")
     documents.prepare(tmp_path)
     monkeypatch.chdir(tmp_path)
-    if documents.OWN_PROCESS in _text(page):
-        skipped = documents.run_in_own_process(page, tmp_path)
-    else:
-        skipped = documents.run(page)
-    assert NOT_RUN.get(page, []) == skipped
+    assert documents.run(page) == NOT_RUN.get(page, [])
+
+
+@pytest.mark.npu
+def test_pages_in_new_processes(tmp_path):
+    """So do those of pages that load the stand-in, or show numbers of a process."""
+    expected = {page: NOT_RUN.get(page, []) for page in OWN_PROCESS}
+    assert documents.run_in_new_processes(OWN_PROCESS, tmp_path) == expected
 
 
 def test_files_on_pages_are_used():
