@@ -31,18 +31,24 @@ def _chromium():
 
 @pytest.fixture(name="folder", scope="module")
 def _folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("pages")
-    nasty = [evolve(TRACE[0], name=NASTY, module=NASTY, root="Net"), TRACE[1]]
-    for name, thing in {
-        "step": training_step(),
-        "trace": TRACE,
-        "logs": LOGS,
-        "empty": EMPTY,
-        "nasty": OpTrace(records=nasty, environment=DEVICE, label=NASTY),
-        "large": large_report(50_000),
-    }.items():
-        write_html(thing, folder / f"{name}.html")
-    return folder
+    return tmp_path_factory.mktemp("pages")
+
+
+def nasty_trace():
+    """A trace whose label, operator and module are called like a script."""
+    records = [evolve(TRACE[0], name=NASTY, module=NASTY, root="Net"), TRACE[1]]
+    return OpTrace(records=records, environment=DEVICE, label=NASTY)
+
+
+PAGES = {
+    "step": training_step,
+    "trace": lambda: TRACE,
+    "logs": lambda: LOGS,
+    "empty": lambda: EMPTY,
+    "nasty": nasty_trace,
+    "small": lambda: large_report(60),
+    "large": lambda: large_report(50_000),
+}
 
 
 @pytest.fixture(name="opened")
@@ -52,15 +58,18 @@ def _opened(chromium, folder):
     @contextmanager
     def opened(name, **options):
         said, asked = [], []
+        path = folder / f"{name}.html"
+        if not path.exists():
+            write_html(PAGES[name](), path)
         options = {"viewport": {"width": 1440, "height": 900}, **options}
         context = chromium.new_context(**options)
         page = context.new_page()
         page.on("console", lambda message: said.append(message.text))
         page.on("pageerror", lambda error: said.append(str(error)))
         page.on("request", lambda request: asked.append(request.url))
-        page.goto((folder / f"{name}.html").as_uri())
+        page.goto(path.as_uri())
         yield page
-        assert asked == [(folder / f"{name}.html").as_uri()]
+        assert asked == [path.as_uri()]
         assert said == []
         context.close()
 
@@ -221,7 +230,7 @@ class TestRows:
 
     def test_forward_and_backward_lead_to_each_other(self, opened):
         """The partner is a link in both directions."""
-        with opened("large") as page:
+        with opened("small") as page:
             page.fill("#search", "op:addmm")
             page.locator(ROWS).first.click()
             panel = page.locator("#details")
