@@ -27,7 +27,10 @@ def counted(what: str) -> Iterator[Callable[[int, int], None] | None]:
         yield None
         return
     shown = rich.progress.Progress(
-        console=rich.console.Console(stderr=True), transient=True
+        console=rich.console.Console(stderr=True),
+        transient=True,
+        # Else rich would send what is printed meanwhile to standard error.
+        redirect_stdout=False,
     )
     with shown:
         task = shown.add_task(what, total=None)

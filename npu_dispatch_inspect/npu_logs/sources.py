@@ -108,6 +108,8 @@ def _with_progress(
         rich.progress.DownloadColumn(),
         console=rich.console.Console(stderr=True),
         transient=True,
+        # Else rich would send what is printed meanwhile to standard error.
+        redirect_stdout=False,
     )
     stack.enter_context(shown)
     return shown.wrap_file(raw, total=size, description=name)
