@@ -56,6 +56,7 @@ HEAD_INPUTS = 30
 
 def graph_set_document(graphs: GraphSet, *, html: bool = False) -> Document:
     """Failures and breaks first, then every graph."""
+    graphs = graphs[:]
     told = [*_failures(graphs.failures), *_breaks(graphs.breaks)]
     told += [line(f"note: {note}", "note") for note in graphs.notes]
     facts = [counted(len(graphs), "graph")]

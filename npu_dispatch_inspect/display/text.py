@@ -138,7 +138,7 @@ def environment_line(environment: Environment) -> str:
     if environment.soc:
         device += f" ({environment.soc})"
     if environment.stand_in:
-        device += _VALUES.get(environment.values, "")
+        device += _VALUES.get(environment.values or "", "")
     parts = [f"device: {device}"]
     if environment.torch:
         parts.append(f"torch {environment.torch}")
