@@ -20,6 +20,7 @@ import torch
 __all__ = [
     "as_if_compiling",
     "boxed",
+    "break_counts",
     "break_reason",
     "children",
     "compile_flat",
@@ -377,7 +378,10 @@ def copied(graph_module: Any) -> Any:
         result, before = found
         graph.output(result).meta = copy.copy(before.meta)
     graph.set_codegen(copy.copy(graph_module.graph._codegen))
-    return torch.fx.GraphModule(graph_module, graph)
+    # Its Python code is compiled when it is first called.
+    from torch.fx._lazy_graph_module import _LazyGraphModule
+
+    return _LazyGraphModule(graph_module, graph)
 
 
 def trace_partly(function: Callable[..., Any], args: Sequence[torch.Tensor]) -> None:
@@ -470,6 +474,16 @@ def break_reason(graph_module: Any) -> tuple[str, Any] | None:
     if reason is None or not reason.graph_break:
         return None
     return str(reason.reason), list(reason.user_stack)
+
+
+def break_counts() -> dict[str, int]:
+    """How often Dynamo has broken a graph in this process, by its words for why.
+
+    `torch._dynamo.utils.counters`; where a reason is only "step_unsupported", the
+    words that were counted last say more.
+    """
+    dynamo: Any = sys.modules.get("torch._dynamo.utils")
+    return {} if dynamo is None else dict(dynamo.counters["graph_break"])
 
 
 def fail_kind(error: BaseException) -> tuple[str, Any]:

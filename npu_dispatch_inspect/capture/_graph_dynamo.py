@@ -18,7 +18,7 @@ from npu_dispatch_inspect.capture._graph_program import FlatInput, Results
 from npu_dispatch_inspect.records import SourceLocation
 from npu_dispatch_inspect.records.graphs import GraphBreak, InputKind
 
-__all__ = ["flat_inputs", "graph_break", "places", "plain", "results"]
+__all__ = ["Breaks", "flat_inputs", "places", "plain", "results"]
 
 _MEMBER = re.compile(
     r"(?P<owner>.*)\.(?P<which>_parameters|_buffers)\[['\"](?P<name>[^'\"]+)['\"]\]"
@@ -84,22 +84,39 @@ def places(graph_module: Any) -> Mapping[str, Place]:
     return {} if graph_module is None else dynamo_places(graph_module)
 
 
-def graph_break(graph_module: Any, index: int) -> GraphBreak | None:
-    """Why this graph ended before its function did."""
-    found = aot.break_reason(graph_module)
-    if found is None:
-        return None
-    details, stack = found
-    source = None
-    if stack:
-        last = stack[-1]
-        source = SourceLocation(
-            file=last.filename, line=last.lineno or 0, function=last.name
+class Breaks:
+    """Finds out why graphs ended before their function did."""
+
+    def __init__(self) -> None:
+        self._counted = aot.break_counts()
+
+    def ended(self, graph_module: Any, index: int) -> GraphBreak | None:
+        """Why this graph did; None where it did not."""
+        before, self._counted = self._counted, aot.break_counts()
+        found = aot.break_reason(graph_module)
+        if found is None:
+            return None
+        details, stack = found
+        if details == "step_unsupported":
+            risen = [
+                words
+                for words, count in self._counted.items()
+                if count > before.get(words, 0)
+            ]
+            details = risen[-1] if risen else details
+        source = None
+        if stack:
+            last = stack[-1]
+            source = SourceLocation(
+                file=last.filename, line=last.lineno or 0, function=last.name
+            )
+        lines = [line.strip() for line in details.splitlines() if line.strip()]
+        return GraphBreak(
+            index=index,
+            reason=lines[0] if lines else "",
+            details=details,
+            source=source,
         )
-    lines = [line.strip() for line in details.splitlines() if line.strip()]
-    return GraphBreak(
-        index=index, reason=lines[0] if lines else "", details=details, source=source
-    )
 
 
 def plain(graph_module: Any) -> Callable[..., Any]:

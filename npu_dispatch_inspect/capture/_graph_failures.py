@@ -15,6 +15,7 @@ from npu_dispatch_inspect.capture import _frames
 from npu_dispatch_inspect.capture._build import _op_name
 from npu_dispatch_inspect.capture._graph_program import Results
 from npu_dispatch_inspect.capture._graph_recording import Recording
+from npu_dispatch_inspect.capture._graph_records import partial_graph
 from npu_dispatch_inspect.records import ExceptionRecord, Phase, SourceLocation
 from npu_dispatch_inspect.records.graphs import (
     CapturedGraph,
@@ -56,7 +57,14 @@ def failure(
         backward = any(each.f_code is engine for each in frames)
         phase = Phase.BACKWARD if backward else Phase.FORWARD
         if graph is not None:
-            partial = recording.partial(graph, GraphStage.JOINT)
+            partial = partial_graph(
+                graph,
+                index=recording.index,
+                flat=recording.flat(),
+                places=recording.places(None),
+                options=recording.options,
+                environment=recording.environment,
+            )
             if backward:
                 source = _forward_source(graph, partial) or source
     return GraphFailure(

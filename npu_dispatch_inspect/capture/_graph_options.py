@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from npu_dispatch_inspect._torch_private import aot
-from npu_dispatch_inspect.capture._graph_recording import Options
+from npu_dispatch_inspect.capture._graph_records import Options
 from npu_dispatch_inspect.errors import UsageError
 
 __all__ = ["read_options"]

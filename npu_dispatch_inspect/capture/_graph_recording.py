@@ -6,41 +6,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from attrs import define, field, frozen
+from attrs import define
 
 from npu_dispatch_inspect._torch_private import aot
-from npu_dispatch_inspect.capture._graph_build import Links, build_nodes, link
-from npu_dispatch_inspect.capture._graph_names import Names
 from npu_dispatch_inspect.capture._graph_places import Place
 from npu_dispatch_inspect.capture._graph_program import FlatInput, Results
-from npu_dispatch_inspect.records import Environment, TensorSpec
-from npu_dispatch_inspect.records.graphs import (
-    CapturedGraph,
-    GraphInput,
-    GraphStage,
-    InputKind,
-    OutputKind,
-    SavedTensor,
-    tensor_bytes,
+from npu_dispatch_inspect.capture._graph_records import (
+    Compiler,
+    Options,
+    Pending,
+    Whole,
 )
+from npu_dispatch_inspect.records import Environment
+from npu_dispatch_inspect.records.graphs import GraphStage
 
-__all__ = ["Options", "Recording"]
-
-Compiler = Callable[[Any, Sequence[Any]], Callable[..., Any]]
-
-
-@frozen(kw_only=True)
-class Options:
-    """What the user asked for."""
-
-    joint: bool
-    partition: Callable[..., Any]
-    partition_name: str
-    decompositions: Mapping[Any, Callable[..., Any]] | None
-    decompositions_name: str | None
-    dynamic: bool
-    fw_compiler: Compiler | None
-    bw_compiler: Compiler | None
+__all__ = ["Recording"]
 
 
 @define(kw_only=True)
@@ -50,7 +30,7 @@ class Recording:
     index: int
     options: Options
     environment: Environment
-    add: Callable[[CapturedGraph], None]
+    add: Callable[[Pending], None]
     flat: Callable[[], Sequence[FlatInput]]
     """What the flat inputs are."""
     results: Callable[[], Results]
@@ -62,9 +42,7 @@ class Recording:
     """What is being done: ``"trace"``, ``"partition"``, ``"compile"``."""
     stage: GraphStage | None = None
     """The graph that is being worked on."""
-    _names: Names | None = None
-    _links: Links = field(factory=lambda: Links(places={}))
-    _forward_outputs: int | None = None
+    _whole: Whole | None = None
     _backward: Callable[..., Any] | None = None
     _joint: tuple[Any, int | None] | None = None
     _waiting: tuple[Any, list[Any]] | None = None
@@ -110,7 +88,7 @@ class Recording:
         (joint, outputs), self._joint = self._joint, None
         self._learn(joint, outputs)
         if self.options.joint:
-            self.add(self._record(joint, GraphStage.JOINT, joint))
+            self._add(joint, GraphStage.JOINT)
 
     def compile_forward(self, graph_module: Any, inputs: Sequence[Any]) -> Any:
         """Note the forward graph and have it compiled."""
@@ -135,7 +113,7 @@ class Recording:
     def compile_inference(self, graph_module: Any, inputs: Sequence[Any]) -> Any:
         """Note the only graph and have it compiled."""
         self.step, self.stage = "compile", GraphStage.INFERENCE
-        self._learn(graph_module, None)
+        self._learn(aot.copied(graph_module), None)
         return self._compile(
             graph_module, inputs, GraphStage.INFERENCE, self.options.fw_compiler
         )
@@ -148,134 +126,33 @@ class Recording:
         compiler: Compiler | None,
     ) -> Any:
         # Compilers and AOTAutograd itself write to the graph afterwards.
-        self.add(self._record(graph_module, stage, aot.copied(graph_module)))
+        self._add(aot.copied(graph_module), stage)
         if compiler is None:
             return aot.boxed(graph_module.forward)
         return aot.boxed(compiler(graph_module, inputs))
 
     def _learn(self, graph_module: Any, forward_outputs: int | None) -> None:
-        graph = graph_module.graph
-        self._forward_outputs = forward_outputs
-        self._links = link(graph, self.places(graph_module))
         results = self.results()
         mutated = aot.mutated_inputs()
         if mutated is not None:
             results.mutated = mutated
-        self._names = Names(graph, self.flat(), results, forward_outputs)
-
-    def partial(self, graph: Any, stage: GraphStage) -> CapturedGraph:
-        """What was traced before a failure."""
-        count = iter(range(len(graph.nodes)))
-        built, inputs = build_nodes(
-            graph,
-            stage,
-            link(graph, self.places(None)),
-            lambda node, value: _partial_input(node, value, next(count), self.flat()),
-        )
-        nodes = built.nodes
-        # The operator that failed has a node already, without a result.
-        if nodes and not nodes[-1].outputs:
-            nodes = nodes[:-1]
-        return CapturedGraph(
-            stage=stage,
-            index=self.index,
-            nodes=nodes,
-            inputs=inputs,
-            partition=None,
-            decompositions=self.options.decompositions_name,
-            dynamic=self.options.dynamic,
-            complete=False,
-            environment=self.environment,
+        self._whole = Whole(
+            graph_module=graph_module,
+            flat=self.flat(),
+            results=results,
+            places=self.places,
+            forward_outputs=forward_outputs,
         )
 
-    def _record(self, graph_module: Any, stage: GraphStage, kept: Any) -> CapturedGraph:
-        names = self._names
-        assert names is not None
-        graph = graph_module.graph
-        count = iter(range(len(graph.nodes)))
-        built, inputs = build_nodes(
-            graph,
-            stage,
-            self._links,
-            lambda node, value: names.input(node, value, next(count), stage),
-        )
-        outputs = names.outputs(graph, built.values, stage)
-        saved: tuple[SavedTensor, ...] = ()
-        if stage is GraphStage.FORWARD:
-            variables = [
-                each.variable for each in outputs if each.kind is OutputKind.SAVED
-            ]
-            saved = _saved(variables, built.values, names)
-        elif stage is GraphStage.BACKWARD:
-            variables = [
-                each.variable
-                for each in inputs
-                if not each.variable.startswith("tangents_")
-            ]
-            saved = _saved(variables, built.values, names)
-        cut = stage in {GraphStage.FORWARD, GraphStage.BACKWARD}
-        return CapturedGraph(
-            stage=stage,
-            index=self.index,
-            nodes=built.nodes,
-            inputs=inputs,
-            outputs=outputs,
-            saved_for_backward=saved,
-            code=_text(graph_module),
-            partition=self.options.partition_name if cut else None,
-            decompositions=self.options.decompositions_name,
-            dynamic=self.options.dynamic,
-            notes=names.notes,
-            environment=self.environment,
-            graph_module=kept,
-        )
-
-
-def _partial_input(
-    node: Any, value: Any, index: int, flat: Sequence[FlatInput]
-) -> GraphInput:
-    """A placeholder of a graph that is not finished: flat inputs stand first."""
-    kind = InputKind.OTHER
-    names: tuple[str, ...] = ()
-    if node.name.startswith("tangents_"):
-        kind = InputKind.TANGENT
-    elif index < len(flat):
-        kind, names = flat[index].kind, flat[index].names
-    return GraphInput(
-        index=index,
-        variable=node.name,
-        kind=kind,
-        name=names[0] if names else None,
-        names=names,
-        value=value,
-        inferred=True,
-        used=bool(node.users),
-    )
-
-
-def _saved(
-    variables: Sequence[str | None], values: Mapping[str, Any], names: Names
-) -> tuple[SavedTensor, ...]:
-    made = []
-    for each in variables:
-        if each is None:
-            continue
-        value = values.get(each)
-        made.append(
-            SavedTensor(
-                variable=each,
-                value=value,
-                bytes=tensor_bytes(value) if isinstance(value, TensorSpec) else 0,
-                input=names.saved(each),
+    def _add(self, graph_module: Any, stage: GraphStage) -> None:
+        assert self._whole is not None
+        self.add(
+            Pending(
+                graph_module=graph_module,
+                stage=stage,
+                whole=self._whole,
+                index=self.index,
+                options=self.options,
+                environment=self.environment,
             )
         )
-    return tuple(made)
-
-
-def _text(graph_module: Any) -> str:
-    """The code without the comments that hold paths."""
-    lines = aot.graph_text(graph_module).splitlines()
-    kept = [
-        line for line in lines if line.strip() and not line.lstrip().startswith("#")
-    ]
-    return "\n".join(kept) + "\n"

@@ -16,6 +16,7 @@ from npu_dispatch_inspect.capture._graph_failures import failure, unsupported
 from npu_dispatch_inspect.capture._graph_options import read_options
 from npu_dispatch_inspect.capture._graph_program import Program
 from npu_dispatch_inspect.capture._graph_recording import Recording
+from npu_dispatch_inspect.capture._graph_records import Now, Pending
 from npu_dispatch_inspect.capture._graph_trace import trace_program
 from npu_dispatch_inspect.environment import read_environment
 from npu_dispatch_inspect.errors import UsageError
@@ -95,11 +96,12 @@ class AOTGraphCapture:
 
     def _begin(self) -> None:
         self._environment = read_environment()
-        self._graphs: list[CapturedGraph] = []
+        self._graphs: list[Pending] = []
         self._failures: list[GraphFailure] = []
         self._breaks: list[GraphBreak] = []
         self._notes: dict[str, None] = {}
         self._count = 0
+        self._why = _graph_dynamo.Breaks()
 
     def __enter__(self) -> Self:
         """Begin to capture."""
@@ -151,7 +153,7 @@ class AOTGraphCapture:
             )
             with self._lock:
                 self._notes[note] = None
-        return self.captured.at(recording.index)
+        return self._captured(recording.index)
 
     def compile(
         self, function: Callable[..., Any], /, *, eager_backward: bool = False
@@ -202,7 +204,7 @@ class AOTGraphCapture:
             results=_graph_dynamo.results(graph_module),
             places=_graph_dynamo.places,
         )
-        found = _graph_dynamo.graph_break(graph_module, recording.index)
+        found = self._why.ended(graph_module, recording.index)
         if found is not None:
             with self._lock:
                 self._breaks.append(found)
@@ -219,16 +221,23 @@ class AOTGraphCapture:
     @property
     def captured(self) -> GraphSet:
         """All graphs captured so far."""
+        return self._captured(None)
+
+    def _captured(self, index: int | None) -> GraphSet:
+        """What there is now, to be built when somebody looks."""
+
+        def wanted(each: Any) -> bool:
+            return index is None or each.index == index
+
         with self._lock:
-            notes = dict(self._notes)
-            for graph in self._graphs:
-                notes.update(dict.fromkeys(graph.notes))
-            return GraphSet(
-                graphs=self._graphs,
-                failures=self._failures,
-                breaks=self._breaks,
-                notes=notes,
-                environment=self._environment,
+            return GraphSet.of_source(
+                Now(
+                    pending=list(filter(wanted, self._graphs)),
+                    failures=list(filter(wanted, self._failures)),
+                    breaks=list(filter(wanted, self._breaks)),
+                    notes=list(self._notes),
+                    environment=self._environment,
+                )
             )
 
     @property
@@ -307,7 +316,7 @@ class AOTGraphCapture:
             **facts,
         )
 
-    def _add(self, graph: CapturedGraph) -> None:
+    def _add(self, graph: Pending) -> None:
         with self._lock:
             self._graphs.append(graph)
 

@@ -15,16 +15,17 @@ from npu_dispatch_inspect.records.graphs import (
     GraphStage,
 )
 from npu_dispatch_inspect.records.printed import Printed
-from npu_dispatch_inspect.traces._saving import Saved
+from npu_dispatch_inspect.traces._deferred import Deferred
 
 __all__ = ["GraphSet"]
 
 
-class GraphSet(Printed, Saved, Sequence[CapturedGraph]):
+class GraphSet(Printed, Deferred, Saved, Sequence[CapturedGraph]):
     """Captured graphs in the order in which they were made.
 
     The graphs of one function have the same `CapturedGraph.index`: joint, forward
-    and backward, or inference alone. Equality, hash and pickle are by value.
+    and backward, or inference alone. Equality, hash and pickle are by value, graph
+    modules left out. Records are built when they are first looked at.
 
     Args:
         graphs: the graphs.
@@ -44,7 +45,7 @@ class GraphSet(Printed, Saved, Sequence[CapturedGraph]):
         ('aten::t', 'aten::mm', 'aten::t', 'aten::sum', 'aten::view', 'aten::t')
     """
 
-    __slots__ = ("_breaks", "_environment", "_failures", "_graphs", "_notes")
+    _fields = __slots__ = ("_graphs", "_failures", "_breaks", "_notes", "_environment")
 
     def __init__(
         self,
@@ -60,36 +61,37 @@ class GraphSet(Printed, Saved, Sequence[CapturedGraph]):
         self._breaks = tuple(breaks)
         self._notes = tuple(notes)
         self._environment = environment
+        self._source = None
 
     @property
     def graphs(self) -> tuple[CapturedGraph, ...]:
         """The graphs."""
-        return self._graphs
+        return self._now()._graphs
 
     @property
     def failures(self) -> tuple[GraphFailure, ...]:
         """Captures that did not come to an end: what failed, where, and why."""
-        return self._failures
+        return self._now()._failures
 
     @property
     def breaks(self) -> tuple[GraphBreak, ...]:
         """Where Dynamo ended a graph before the end of a function."""
-        return self._breaks
+        return self._now()._breaks
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader must know, a sentence each."""
-        return self._notes
+        return self._now()._notes
 
     @property
     def environment(self) -> Environment:
         """Where the graphs were made."""
-        return self._environment
+        return self._now()._environment
 
     @property
     def complete(self) -> bool:
         """False where something could not be captured."""
-        return not self._failures
+        return not self.failures
 
     @property
     def joint(self) -> CapturedGraph:
@@ -139,16 +141,16 @@ class GraphSet(Printed, Saved, Sequence[CapturedGraph]):
             known = ", ".join(repr(each.value) for each in GraphStage)
             msg = f"A stage is one of {known}, not {stage!r}."
             raise UsageError(msg) from None
-        return tuple(each for each in self._graphs if each.stage is wanted)
+        return tuple(each for each in self.graphs if each.stage is wanted)
 
     @property
     def indices(self) -> tuple[int, ...]:
         """The numbers of the captures in this set, failed ones included."""
         return tuple(
             sorted(
-                {each.index for each in self._graphs}
-                | {each.index for each in self._failures}
-                | {each.index for each in self._breaks}
+                {each.index for each in self.graphs}
+                | {each.index for each in self.failures}
+                | {each.index for each in self.breaks}
             )
         )
 
@@ -163,11 +165,11 @@ class GraphSet(Printed, Saved, Sequence[CapturedGraph]):
             msg = f"There is no capture {index}: those of this set are {there}."
             raise UsageError(msg)
         return GraphSet(
-            graphs=(each for each in self._graphs if each.index == index),
-            failures=(each for each in self._failures if each.index == index),
-            breaks=(each for each in self._breaks if each.index == index),
-            notes=self._notes,
-            environment=self._environment,
+            graphs=(each for each in self.graphs if each.index == index),
+            failures=(each for each in self.failures if each.index == index),
+            breaks=(each for each in self.breaks if each.index == index),
+            notes=self.notes,
+            environment=self.environment,
         )
 
     def _only(self, stage: GraphStage) -> CapturedGraph:
@@ -179,10 +181,10 @@ class GraphSet(Printed, Saved, Sequence[CapturedGraph]):
                 f"There are {len(found)} {stage.value} graphs: choose one with "
                 f"graphs.at(index).{stage.value}."
             )
-        elif self._failures:
-            msg = f"There is no {stage.value} graph: {self._failures[0].message}"
-        elif self._graphs:
-            there = ", ".join(dict.fromkeys(each.stage.value for each in self._graphs))
+        elif self.failures:
+            msg = f"There is no {stage.value} graph: {self.failures[0].message}"
+        elif self.graphs:
+            there = ", ".join(dict.fromkeys(each.stage.value for each in self.graphs))
             msg = f"There is no {stage.value} graph: only {there} was captured."
         else:
             msg = f"There is no {stage.value} graph: nothing was captured."
@@ -198,59 +200,20 @@ class GraphSet(Printed, Saved, Sequence[CapturedGraph]):
         """The graph at a position, or a part of the set."""
         if isinstance(key, slice):
             return GraphSet(
-                graphs=self._graphs[key],
-                failures=self._failures,
-                breaks=self._breaks,
-                notes=self._notes,
-                environment=self._environment,
+                graphs=self.graphs[key],
+                failures=self.failures,
+                breaks=self.breaks,
+                notes=self.notes,
+                environment=self.environment,
             )
-        return self._graphs[key]
+        return self.graphs[key]
 
     def __len__(self) -> int:
         """How many graphs."""
-        return len(self._graphs)
-
-    def _key(self) -> tuple[object, ...]:
-        return (
-            self._graphs,
-            self._failures,
-            self._breaks,
-            self._notes,
-            self._environment,
-        )
-
-    def __eq__(self, other: object) -> bool:
-        """Equal in every field, graph modules left out."""
-        if not isinstance(other, GraphSet):
-            return NotImplemented
-        return self._key() == other._key()
-
-    def __hash__(self) -> int:
-        """By value, as equality."""
-        return hash(self._key())
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """Pickled and copied without graph modules."""
-        return (_rebuild, self._key())
+        return len(self.graphs)
 
     def __repr__(self) -> str:
         """Short and code-like."""
-        stages = ", ".join(f"{each.stage.value} {each.index}" for each in self._graphs)
-        failed = f", {len(self._failures)} failed" if self._failures else ""
+        stages = ", ".join(f"{each.stage.value} {each.index}" for each in self.graphs)
+        failed = f", {len(self.failures)} failed" if self.failures else ""
         return f"GraphSet({stages or 'empty'}{failed})"
-
-
-def _rebuild(
-    graphs: tuple[CapturedGraph, ...],
-    failures: tuple[GraphFailure, ...],
-    breaks: tuple[GraphBreak, ...],
-    notes: tuple[str, ...],
-    environment: Environment,
-) -> GraphSet:
-    return GraphSet(
-        graphs=graphs,
-        failures=failures,
-        breaks=breaks,
-        notes=notes,
-        environment=environment,
-    )
