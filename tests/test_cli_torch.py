@@ -85,7 +85,7 @@ class TestTable:
         assert [line.split() for line in text.splitlines()] == [
             ["operator", "for", "CPU", "kernel"],
             ["aten::layer_norm", "composite", read_dispatch_table("aten::layer_norm").kernel("aten::layer_norm", "CPU").site],
-            ["1", "operators"],
+            ["1", "operator"],
         ]  # fmt: skip
 
     def test_states_limits_and_json(self, run):

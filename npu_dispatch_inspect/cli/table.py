@@ -194,12 +194,12 @@ def _shown(table: DispatchTable, key: str) -> str:
 
 def lines(table: DispatchTable, key: str, limit: int | None) -> Iterator[str]:
     """A line for each operator."""
+    from npu_dispatch_inspect.display.document import counted
     from npu_dispatch_inspect.display.text import table as aligned
 
     names = table.names[:limit]
     if not names:
         say("No operator fits.")
-        yield f"0 operators; {_shown(table, key)}"
         return
     rows = []
     for name in names:
@@ -212,7 +212,7 @@ def lines(table: DispatchTable, key: str, limit: int | None) -> Iterator[str]:
     yield aligned(("operator", f"for {_shown(table, key)}", "kernel"), rows)
     if len(names) < len(table):
         yield f"... {len(table) - len(names)} more; --all shows them"
-    yield f"{len(table)} operators"
+    yield counted(len(table), "operator")
 
 
 def _show_entries(table: DispatchTable, key: str | None) -> None:
