@@ -20,7 +20,7 @@ from npu_dispatch_inspect.traces._deferred import Deferred
 __all__ = ["GraphSet"]
 
 
-class GraphSet(Printed, Deferred, Saved, Sequence[CapturedGraph]):
+class GraphSet(Printed, Deferred, Sequence[CapturedGraph]):
     """Captured graphs in the order in which they were made.
 
     The graphs of one function have the same `CapturedGraph.index`: joint, forward
