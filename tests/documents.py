@@ -321,7 +321,7 @@ def update(path):
             if "output" not in marks:
                 raise
             lines = document.namespace["__printed__"].strip("\n").splitlines()
-            begin = text.index(shown, example.region.start)
+            begin = text.index("\n", example.region.start) + 1
             pieces += [text[written:begin], *(f"{line.rstrip()}\n" for line in lines)]
             written = begin + len(shown)
         except SkipTest:
