@@ -230,10 +230,12 @@ dark.addEventListener("change", nameTheme);
 
 // Paper has no scrolling: the rows that are shown are written out, up to a limit.
 const PRINTED = 1000;
+const closed = [];
 
 addEventListener("beforeprint", () => {
   const table = grid.cloneNode(true);
-  table.removeAttribute("id");
+  for (const name of ["id", "style", "role", "tabindex"]) table.removeAttribute(name);
+  table.querySelector("colgroup").remove();
   table.tBodies[0].replaceChildren(
     ...shown.slice(0, PRINTED).map((row, position) => tableRow(position)),
   );
@@ -241,8 +243,13 @@ addEventListener("beforeprint", () => {
   const more = shown.length - PRINTED;
   const rest = more > 0 ? `... ${counted.format(more)} more ${data.what}` : "";
   printed.replaceChildren(table, make("p", "", rest));
+  closed.push(...document.querySelectorAll(".findings details:not([open])"));
+  for (const finding of closed) finding.open = true;
 });
-addEventListener("afterprint", () => document.getElementById("printed").replaceChildren());
+addEventListener("afterprint", () => {
+  document.getElementById("printed").replaceChildren();
+  for (const finding of closed.splice(0)) finding.open = false;
+});
 
 scroller.addEventListener("scroll", () => requestAnimationFrame(draw), { passive: true });
 new ResizeObserver(() => redraw()).observe(scroller);

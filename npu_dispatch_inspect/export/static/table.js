@@ -91,16 +91,12 @@ function refilter() {
   selected = kept < 0 ? -1 : shown.indexOf(kept);
   grid.setAttribute("aria-rowcount", shown.length + 1);
   document.getElementById("nothing").hidden = shown.length > 0;
-  const all = counted.format(total + data.hidden);
-  const count = document.getElementById("count");
-  const inside = narrow || place !== null ? "" : insideFolds();
-  count.textContent = `${counted.format(shown.length)} of ${all} ${data.what}${inside}`;
+  const all = place !== null && !narrow ? place.all : total + data.hidden;
+  const more = !narrow && shown.length < all - data.hidden ? " (others are folded)" : "";
+  const many = `${counted.format(shown.length)} of ${counted.format(all)}`;
+  document.getElementById("count").textContent = `${many} ${data.what}${more}`;
   document.getElementById("clear").hidden = !narrow && place === null;
   redraw();
-}
-
-function insideFolds() {
-  return shown.length < total ? " (others are folded)" : "";
 }
 
 function rowHeight() {
