@@ -115,12 +115,12 @@ def _kernel(
                 except Exception as error:  # noqa: BLE001 - whatever a kernel raises
                     refusal = error
             result = run(keyset, *args, **kwargs)
+            if computed is not None:
+                try:
+                    return write(result, computed)
+                except OtherFormError as error:
+                    refusal = error
             with _quiet():
-                if computed is not None:
-                    try:
-                        return write(result, computed)
-                    except OtherFormError as error:
-                        refusal = error
                 unknown.settle(name, plan.targets(result, args, kwargs), refusal)
             return result
         except BaseException:

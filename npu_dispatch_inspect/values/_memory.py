@@ -12,11 +12,13 @@ from npu_dispatch_inspect._torch_private.backend_kernels import (
     storage_at,
 )
 
-__all__ = ["alias", "copy_into", "elements_of", "give_shape", "on_device"]
+__all__ = ["alias", "copied_simply", "copy_into", "elements_of", "give_shape", "on_device"]
 
 _set = cpu_kernel(torch.ops.aten.set_.source_Storage_storage_offset)
 _copy = cpu_kernel(torch.ops.aten.copy_.default)
 _empty = cpu_kernel(torch.ops.aten.empty.memory_format)
+
+_modes = torch._C._len_torch_function_stack
 
 _KEPT = 4096
 _kept: dict[tuple[Any, ...], torch.Tensor] = {}
@@ -54,6 +56,25 @@ def copy_into(tensor: torch.Tensor, value: torch.Tensor) -> None:
     elif tensor.is_neg():
         value = value.neg()
     _copy(_over(tensor), value)
+
+
+def copied_simply(tensor: torch.Tensor, value: Any) -> bool:
+    """Do the same where it is nothing but moving bytes; tell whether it was done.
+
+    Nothing is called on the way that somebody could see, so that it needs no quiet.
+    """
+    if (
+        _modes()
+        or not isinstance(value, torch.Tensor)
+        or tensor.is_cpu
+        or tensor.shape != value.shape
+        or tensor.dtype is not value.dtype
+        or tensor.is_conj()
+        or tensor.is_neg()
+    ):
+        return False
+    _copy(_over(tensor), value)
+    return True
 
 
 def give_shape(tensor: torch.Tensor, like: torch.Tensor) -> None:

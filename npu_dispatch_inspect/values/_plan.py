@@ -16,10 +16,17 @@ import torch
 from npu_dispatch_inspect._torch_private.backend_kernels import (
     arguments_of,
     cpu_kernel,
+    quiet,
     returns_of,
 )
 from npu_dispatch_inspect.values import _random
-from npu_dispatch_inspect.values._memory import alias, copy_into, give_shape, on_device
+from npu_dispatch_inspect.values._memory import (
+    alias,
+    copied_simply,
+    copy_into,
+    give_shape,
+    on_device,
+)
 
 __all__ = ["Computed", "Plan"]
 
@@ -161,6 +168,14 @@ class Plan:
         Returns:
             The result for the caller: the kernel's own, but for plain numbers.
         """
+        if type(result) is torch.Tensor and not computed.written:
+            (value,) = computed.returned
+            if copied_simply(result, value):
+                return result
+        with quiet():
+            return self._write(result, computed)
+
+    def _write(self, result: Any, computed: Computed) -> Any:
         for target, value in computed.written:
             self._fill(target, value)
         returned = list(_as_tuple(result, len(self._returns)))

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -35,13 +34,7 @@ def fusion_attention(**call: Any) -> tuple[Any, ...]:
     and three facts about the dropout that torch_npu's kernel knows itself.
     """
     settings = _Settings(call)
-    kept: Callable[[Any], torch.Tensor] = torch.bernoulli
-    results = []
-    for part in settings.parts():
-        q, k, v, pse = (
-            None if each is None else single(each) for each in part.tensors
-        )
-        results.append(_attend(q, k, v, pse, part, settings, kept))
+    results = [_attend(part, settings) for part in settings.parts()]
     attention, largest, total = (
         settings.joined([each[place] for each in results], is_row=place > 0)
         for place in range(3)
@@ -58,26 +51,15 @@ def fusion_attention_grad(**call: Any) -> tuple[Any, ...]:
     """The gradients of query, key, value and of the position encoding."""
     settings = _Settings(call, scale="scale_value")
     found = []
-    offset = 0
-    for part in settings.parts():
-        # What was dropped is drawn again from the noted state of the generator.
-        def kept(share: torch.Tensor) -> torch.Tensor:
-            seed, drawn = _whole(call["seed"]), _whole(call["offset"])
-            return kept_again(share.shape, settings.keep, seed, drawn)
-
-        def forward(*tensors: Any, part: Any = part) -> torch.Tensor:
-            return _attend(*tensors, part, settings, kept)[0]
-
-        gradient = settings.as_heads(call["dy"], offset, part)
-        found.append(vector_jacobian(forward, part.tensors, gradient))
-        offset += 1
+    for number, part in enumerate(settings.parts()):
+        gradient = settings.as_heads(call["dy"], number)
+        found.append(_attend_backward(single(gradient), part, settings, call))
     of_q, of_k, of_v = (
-        settings.joined([each[place] for each in found], kv=place > 0)
-        for place in range(3)
+        settings.joined([each[place] for each in found]) for place in range(3)
     )
-    of_pse = found[0][3]
-    if call["pse"] is not None and of_pse is not None:
-        of_pse = of_pse.sum_to_size(call["pse"].shape)
+    of_pse = None
+    if call["pse"] is not None:
+        of_pse = sum(each[3].sum_to_size(call["pse"].shape) for each in found)
     count = 7 if "query_rope" in call else 5
     return of_q, of_k, of_v, of_pse, *[None] * (count - 4)
 
@@ -121,10 +103,35 @@ def _turned(x: torch.Tensor, mode: str) -> torch.Tensor:
 
 
 class _Part:
-    """Query, key, value (batch, heads, length, size) and position encoding."""
+    """Query, key, value (batch, heads, length, size) and position encoding.
 
-    def __init__(self, *tensors: torch.Tensor | None) -> None:
-        self.tensors = tensors
+    Several heads of the query may share one of key and value.
+    """
+
+    def __init__(
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        pse: torch.Tensor | None,
+    ) -> None:
+        self._q, self._k, self._v = single(q), single(k), single(v)
+        self.pse = pse
+
+    def with_all_heads(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Key and value repeated for each head of the query."""
+        shared = self._q.shape[1] // self._k.shape[1]
+        if shared == 1:
+            return self._q, self._k, self._v
+        repeat = [each.repeat_interleave(shared, 1) for each in (self._k, self._v)]
+        return self._q, repeat[0], repeat[1]
+
+    def with_own_heads(self, gradient: torch.Tensor) -> torch.Tensor:
+        """A gradient for all heads, summed up for those of key and value."""
+        heads = self._k.shape[1]
+        if gradient.shape[1] == heads:
+            return gradient
+        return gradient.unflatten(1, (heads, -1)).sum(2)
 
 
 class _Settings:
@@ -182,7 +189,7 @@ class _Settings:
             for queries, keys in zip(*bounds, strict=True)
         ]
 
-    def as_heads(self, tensor: torch.Tensor, number: int, part: _Part) -> torch.Tensor:
+    def as_heads(self, tensor: torch.Tensor, number: int) -> torch.Tensor:
         """A gradient of the attention in the form of a part's query."""
         if self._layout != "TND":
             return self._split(tensor, self._size(self._call["query"]))
@@ -190,9 +197,7 @@ class _Settings:
         rows = tensor[starts[number] : starts[number + 1]]
         return rows.transpose(0, 1).unsqueeze(0)
 
-    def joined(
-        self, parts: list[Any], *, is_row: bool = False, kv: bool = False
-    ) -> torch.Tensor:
+    def joined(self, parts: list[Any], *, is_row: bool = False) -> torch.Tensor:
         """Results of the parts in the form in which the call has them."""
         if self._layout == "TND":
             return torch.cat([each[0].transpose(0, 1) for each in parts])
@@ -217,18 +222,49 @@ class _Settings:
         return heads.permute(1, 2, 0, 3) if self._layout == "SBH" else heads.transpose(1, 2)
 
 
-def _attend(
-    q: Any, k: Any, v: Any, pse: Any, part: _Part, settings: _Settings, kept: Any
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    shared = q.shape[1] // k.shape[1]
-    if shared > 1:
-        k, v = k.repeat_interleave(shared, 1), v.repeat_interleave(shared, 1)
-    scores = q @ k.transpose(-1, -2)
-    if pse is not None and settings.scales_pse:
-        scores = (scores + pse) * settings.scale
+def _attend(part: _Part, settings: _Settings) -> tuple[torch.Tensor, ...]:
+    weights, largest, total = _weights(part, settings)
+    if settings.keep < 1:
+        share = torch.full(weights.shape, settings.keep)
+        weights = weights * torch.bernoulli(share) / settings.keep
+    _, _, v = part.with_all_heads()
+    shape = (*largest.shape[:-1], _LANES)
+    return weights @ v, largest.expand(shape), total.expand(shape)
+
+
+def _attend_backward(
+    gradient: torch.Tensor, part: _Part, settings: _Settings, call: dict[str, Any]
+) -> tuple[torch.Tensor, ...]:
+    q, k, v = part.with_all_heads()
+    weights, _, _ = _weights(part, settings)
+    of_weights = gradient @ v.mT
+    used = weights
+    if settings.keep < 1:
+        # What was dropped is drawn again, from the noted state of the generator.
+        seed, drawn = int(call["seed"]), int(call["offset"])
+        kept = kept_again(weights.shape, settings.keep, seed, drawn) / settings.keep
+        used, of_weights = weights * kept, of_weights * kept
+    inner = (of_weights * weights).sum(-1, keepdim=True)
+    of_scores = weights * (of_weights - inner)
+    of_pse = of_scores * settings.scale if settings.scales_pse else of_scores
+    of_scores = of_scores * settings.scale
+    return (
+        of_scores @ k,
+        part.with_own_heads(of_scores.mT @ q),
+        part.with_own_heads(used.mT @ gradient),
+        of_pse,
+    )
+
+
+def _weights(part: _Part, settings: _Settings) -> tuple[torch.Tensor, ...]:
+    """The softmax of the scores, and maximum and sum of each row."""
+    q, k, _ = part.with_all_heads()
+    scores = q @ k.mT
+    if part.pse is not None and settings.scales_pse:
+        scores = (scores + single(part.pse)) * settings.scale
     else:
         scores = scores * settings.scale
-        scores = scores if pse is None else scores + pse
+        scores = scores if part.pse is None else scores + single(part.pse)
     hidden = _hidden(settings, scores.shape[-2], scores.shape[-1])
     if hidden is not None:
         scores = scores.masked_fill(hidden, float("-inf"))
@@ -236,12 +272,7 @@ def _attend(
     # A row in which all is hidden attends to nothing.
     weights = torch.exp(scores - largest.masked_fill(largest.isinf(), 0))
     total = weights.sum(-1, keepdim=True)
-    weights = weights / total.masked_fill(total == 0, 1)
-    if settings.keep < 1:
-        share = torch.full(weights.shape, settings.keep)
-        weights = weights * kept(share) / settings.keep
-    shape = (*largest.shape[:-1], _LANES)
-    return weights @ v, largest.expand(shape), total.expand(shape)
+    return weights / total.masked_fill(total == 0, 1), largest, total
 
 
 def _hidden(settings: _Settings, rows: int, columns: int) -> torch.Tensor | None:
@@ -259,7 +290,3 @@ def _hidden(settings: _Settings, rows: int, columns: int) -> torch.Tensor | None
 
 def _list(ends: Any) -> list[int]:
     return [int(each) for each in ends]
-
-
-def _whole(value: Any) -> int:
-    return 0 if value is None else int(value)
