@@ -21,6 +21,7 @@ from npu_dispatch_inspect.export._html_ops import page_of_report, page_of_trace
 from npu_dispatch_inspect.export._html_overview import overview, text_of
 from npu_dispatch_inspect.export._html_tables import page_of_table
 from npu_dispatch_inspect.records.graphs import CapturedGraph
+from npu_dispatch_inspect.traces._deferred import Deferred
 from npu_dispatch_inspect.traces.graphs import GraphSet
 from npu_dispatch_inspect.traces.logs import LogTrace
 from npu_dispatch_inspect.traces.ops import OpTrace
@@ -67,6 +68,9 @@ def html_report(x: Shown) -> str:
         >>> html_report(OpTrace(environment=here))[:15]
         '<!doctype html>'
     """
+    if isinstance(x, Deferred):
+        # Inside a block that still runs, all of the page is about one moment.
+        x = x._now()
     for kind, page_of in _PAGES:
         if isinstance(x, kind):
             return _written(page_of(x))

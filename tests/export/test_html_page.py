@@ -286,6 +286,20 @@ class TestPage:
         """No time and no random name is in it."""
         assert html_report(training_step()) == html_report(training_step())
 
+    def test_a_block_that_still_runs_is_looked_at_once(self):
+        """Inside the block the whole page is about one moment."""
+        asked = []
+
+        class Running:
+            finished = False
+
+            def snapshot(self):
+                asked.append(True)
+                return training_step()
+
+        page = html_report(DispatchReport.of_source(Running()))
+        assert (page, len(asked)) == (html_report(training_step()), 1)
+
     def test_written_file_is_the_page(self, tmp_path):
         """`write_html` replaces a file with the page, byte for byte."""
         path = tmp_path / "report.html"
