@@ -117,6 +117,10 @@ def compare(
             side does not have one of them, nothing is compared.
         where: A function of a call: only those for which it holds are compared.
 
+    Returns:
+        The differences in the order of the two sides, and both sequences side by
+        side; it is the same in a condition and in text.
+
     Raises:
         UsageError: the two have nothing in common, or there is no such detail.
 

@@ -99,6 +99,10 @@ def op(
         torch_npu: the same for torch_npu; where it is not installed, the pattern
             is left out.
 
+    Returns:
+        A pattern, to be used wherever a name can be; ``>>``, ``&``, ``|``, ``*`` and
+        ``~`` join patterns.
+
     Raises:
         UsageError: a condition cannot be understood.
 
@@ -128,6 +132,9 @@ def optional(pattern: object) -> Repeat:
     Args:
         pattern: a name, a `torch.ops` object or a pattern.
 
+    Returns:
+        A pattern, to be used wherever a name can be.
+
     Raises:
         UsageError: it cannot be understood.
 
@@ -145,6 +152,9 @@ def any_order(*patterns: object) -> AllOf:
 
     Args:
         *patterns: names, `torch.ops` objects or patterns; up to eight.
+
+    Returns:
+        A pattern, to be used wherever a name can be.
 
     Raises:
         UsageError: one of them cannot be understood, or there are too many.

@@ -357,6 +357,9 @@ def capture_graphs(
         fw_compiler: gets each forward or inference graph with its example inputs.
         bw_compiler: the same for backward graphs.
 
+    Returns:
+        A capture to enter; its graphs are in ``captured``.
+
     Raises:
         UsageError: an argument is not one of those above.
 

@@ -44,6 +44,10 @@ def compare_tables(
         exact: Line numbers and whole paths count too: for two tables of one
             process.
 
+    Returns:
+        One `TableChange` for every definition, registration, winner and fallback
+        that is in one table only, or differs.
+
     Example:
         >>> from npu_dispatch_inspect import compare_tables, read_dispatch_table
         >>> one, two = read_dispatch_table("aten::mm"), read_dispatch_table("aten::mm")

@@ -56,6 +56,9 @@ def coverage(
             By default those of this process.
         **kwargs: What the function is called with.
 
+    Returns:
+        One `CoveredCall` for every call, in the order they start.
+
     Raises:
         UsageError: a trace comes with arguments, or `target` is neither.
 

@@ -66,6 +66,9 @@ def probe_dtypes(
         dtypes: What to try.
         **kwargs: Keyword arguments that would work.
 
+    Returns:
+        One answer for each of `dtypes`, in their order.
+
     Raises:
         UsageError: the sample has no tensor, or a large one, or the operator
             talks to other processes.

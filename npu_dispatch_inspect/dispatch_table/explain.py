@@ -48,6 +48,10 @@ def explain(
         dtypes: Also try which dtypes an operator supports; see `probe_dtypes`.
         **kwargs: What it would be called with.
 
+    Returns:
+        The calls with their keys, step by step; what the backend chooses; and where
+        the prediction had to end, why.
+
     Raises:
         UnknownNameError: there is no such operator.
         UsageError: the arguments fit none of its overloads.
@@ -100,6 +104,9 @@ def calls_operator(target: object, operator: object, *args: Any, **kwargs: Any) 
             overload any of them counts.
         *args: What the target would be called with.
         **kwargs: What the target would be called with.
+
+    Returns:
+        True where the call, or one inside it, is the operator.
 
     Raises:
         UsageError: the answer would be False, but a composite could not be

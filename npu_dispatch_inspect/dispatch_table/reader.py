@@ -46,6 +46,9 @@ def read_dispatch_table(*operators: object) -> DispatchTable:
             operator named without overload brings all of them. None at all
             means the whole registry.
 
+    Returns:
+        Registrations and winners as torch's own dump tells them.
+
     Raises:
         UnknownNameError: there is no such operator in this process.
 

@@ -45,6 +45,9 @@ def trace_registrations(
             dispatcher gets from Python. ``"auto"`` takes make_fx where jit.trace is
             deprecated, and the other one where the first fails.
 
+    Returns:
+        Every call with its table's entry and its module, and how it was traced.
+
     Raises:
         UsageError: neither route can trace the function.
 

@@ -106,6 +106,9 @@ def index_logs(
         progress: show how far it is read; None shows it for long files on a
             terminal where rich is installed.
 
+    Returns:
+        Twelve bytes for each record: what it is called and where it begins.
+
     Raises:
         RecordError: the file cannot be read.
 

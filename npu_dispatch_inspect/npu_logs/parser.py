@@ -51,6 +51,9 @@ def parse_logs(
         progress: show how far a file is read; None shows it for long files on a
             terminal where rich is installed.
 
+    Returns:
+        Records in the order of the source, each with its text and offset in bytes.
+
     Raises:
         RecordError: the file cannot be opened.
 
@@ -74,6 +77,9 @@ def join_records(records: Iterable[LogRecord]) -> bytes:
     Args:
         records: every record of one source, in order.
 
+    Returns:
+        The source, byte for byte.
+
     Example:
         >>> from pathlib import Path
         >>> from npu_dispatch_inspect import join_records, read_logs
@@ -96,6 +102,9 @@ def parse_arguments(record: _WithArguments) -> _WithArguments:
 
     Args:
         record: what `parse_logs` gave with ``arguments=False``; others come back as they are.
+
+    Returns:
+        The record with `arguments`; shapes are in elements, as torch_npu prints them.
 
     Example:
         >>> from npu_dispatch_inspect import parse_arguments, parse_logs

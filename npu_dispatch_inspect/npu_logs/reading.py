@@ -24,6 +24,9 @@ def read_logs(
         progress: show how far a file is read; None shows it for long files on a
             terminal where rich is installed.
 
+    Returns:
+        All lines as records, with launches, tasks and errors.
+
     Raises:
         RecordError: the file cannot be opened.
 
