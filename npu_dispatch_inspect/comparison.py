@@ -119,7 +119,7 @@ def compare(
 
     Returns:
         The differences in the order of the two sides, and both sequences side by
-        side; it is the same in a condition and in text.
+        side; `same` is True where there are none.
 
     Raises:
         UsageError: the two have nothing in common, or there is no such detail.
