@@ -20,7 +20,8 @@ DEPTH = 3
 """Records inside records inside records; below that fields keep their defaults."""
 text = st.text(max_size=8)
 PLAIN = {
-    int: st.integers(),
+    # What every format can hold; JSON alone has no limit.
+    int: st.integers(-(2**63), 2**63 - 1),
     str: text,
     bool: st.booleans(),
     type(None): st.none(),

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from npu_dispatch_inspect.display.document import printable
 from npu_dispatch_inspect.export._drawings import (
     COLOURS,
     Arrow,
@@ -17,7 +18,6 @@ from npu_dispatch_inspect.export._drawings import (
 __all__ = ["dot_text"]
 
 _TOP = "top"
-_CONTROLS = dict.fromkeys(range(32), " ") | {127: " "}
 
 
 def dot_text(thing: Any) -> Iterator[str]:
@@ -60,8 +60,5 @@ def _part(part: Part) -> str:
 
 def _quoted(*lines: str) -> str:
     """Text in quotes; a backslash of the program's is no escape of Graphviz's."""
-    told = (
-        each.translate(_CONTROLS).replace("\\", "\\\\").replace('"', '\\"')
-        for each in lines
-    )
+    told = (printable(each).replace("\\", "\\\\").replace('"', '\\"') for each in lines)
     return '"' + "\\n".join(told) + '"'

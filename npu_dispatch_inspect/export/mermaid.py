@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from npu_dispatch_inspect.display.document import printable
 from npu_dispatch_inspect.export._drawings import (
     COLOURS,
     Arrow,
@@ -19,11 +20,7 @@ __all__ = ["mermaid_text"]
 MAX_ARROWS = 480
 MAX_TEXT = 45_000
 """Mermaid refuses charts of more than 500 arrows or 50,000 characters."""
-_ESCAPES = {
-    **dict.fromkeys(range(32), " "),
-    127: " ",
-    **{ord(each): f"#{ord(each)};" for each in '"#&;<>`\\'},
-}
+_ESCAPES = {ord(each): f"#{ord(each)};" for each in '"#&;<>`\\'}
 
 
 def mermaid_text(thing: Any) -> Iterator[str]:
@@ -89,4 +86,4 @@ class _Room:
 
 
 def _escaped(text: str) -> str:
-    return text.translate(_ESCAPES)
+    return printable(text).translate(_ESCAPES)

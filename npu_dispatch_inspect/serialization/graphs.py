@@ -27,13 +27,14 @@ class GraphSetHead:
 
 
 def _take_apart(graphs: GraphSet) -> Parts:
+    now = graphs._now()
     head = GraphSetHead(
-        environment=graphs.environment,
-        failures=graphs.failures,
-        breaks=graphs.breaks,
-        notes=graphs.notes,
+        environment=now.environment,
+        failures=now.failures,
+        breaks=now.breaks,
+        notes=now.notes,
     )
-    return Parts(head, graphs.graphs, NoEnd())
+    return Parts(head, now.graphs, NoEnd())
 
 
 def _build(

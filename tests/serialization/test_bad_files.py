@@ -267,7 +267,7 @@ def test_places_that_do_not_work_are_told_of(tmp_path):
         trace.save(tmp_path / "no" / "trace.jsonl")
     with pytest.raises(RecordError, match="cannot be read: Is a directory"):
         load(tmp_path)
-    for name in ("trace", "trace.txt", "trace.parquet.gz"):
+    for name in ("trace", "trace.yaml", "trace.parquet.gz"):
         with pytest.raises(UsageError, match=r"use one of \.json, \.jsonl"):
             trace.save(tmp_path / name)
     with pytest.raises(UsageError, match="format must be one of 'json', 'jsonl'"):
