@@ -80,6 +80,14 @@ def to_pandas(thing: Any, table: str | None = None) -> pd.DataFrame:
 
     Raises:
         UsageError: it has no such table, or pandas is not installed.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import to_pandas, trace_ops
+        >>> with trace_ops() as trace:
+        ...     y = torch.ones(2).exp()
+        >>> list(to_pandas(trace)["name"])
+        ['aten::ones', 'aten::exp']
     """
     chosen = table_of(thing, table)
     pandas = _extra("pandas", "Data frames of pandas", "pandas")
@@ -103,6 +111,14 @@ def to_polars(thing: Any, table: str | None = None) -> pl.DataFrame:
 
     Raises:
         UsageError: it has no such table, or polars is not installed.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import to_polars, trace_ops
+        >>> with trace_ops() as trace:
+        ...     y = torch.ones(2).exp()
+        >>> to_polars(trace)["name"].to_list()
+        ['aten::ones', 'aten::exp']
     """
     chosen = table_of(thing, table)
     polars = _extra("polars", "Data frames of polars", "polars")
@@ -126,6 +142,14 @@ def to_arrow(thing: Any, table: str | None = None) -> pa.Table:
 
     Raises:
         UsageError: it has no such table, or pyarrow is not installed.
+
+    Example:
+        >>> import torch
+        >>> from npu_dispatch_inspect import to_arrow, trace_ops
+        >>> with trace_ops() as trace:
+        ...     y = torch.ones(2).exp()
+        >>> to_arrow(trace).column("name").to_pylist()
+        ['aten::ones', 'aten::exp']
     """
     chosen = table_of(thing, table)
     arrow = _extra("pyarrow", "Arrow tables", "arrow")
