@@ -53,6 +53,9 @@ def to_rows(thing: Any, table: str | None = None) -> Iterator[dict[str, Any]]:
             ``"registrations"`` or ``"operators"`` of a dispatch table. None takes
             the first.
 
+    Returns:
+        One dictionary for each call, line, kernel or node; names as keys, plain values.
+
     Raises:
         UsageError: it has no such table.
 
@@ -77,6 +80,9 @@ def to_pandas(thing: Any, table: str | None = None) -> pd.DataFrame:
     Args:
         thing: as of `to_rows`.
         table: as of `to_rows`.
+
+    Returns:
+        A data frame with the columns of `to_rows`.
 
     Raises:
         UsageError: it has no such table, or pandas is not installed.
@@ -109,6 +115,9 @@ def to_polars(thing: Any, table: str | None = None) -> pl.DataFrame:
         thing: as of `to_rows`.
         table: as of `to_rows`.
 
+    Returns:
+        A data frame with the columns of `to_rows`; lists stay lists.
+
     Raises:
         UsageError: it has no such table, or polars is not installed.
 
@@ -139,6 +148,9 @@ def to_arrow(thing: Any, table: str | None = None) -> pa.Table:
     Args:
         thing: as of `to_rows`.
         table: as of `to_rows`.
+
+    Returns:
+        A table with the columns of `to_rows`; lists stay lists.
 
     Raises:
         UsageError: it has no such table, or pyarrow is not installed.
