@@ -16,7 +16,7 @@ EXAMPLES = """\
 examples:
   %(prog)s report.json report.html     to look at in a browser
   %(prog)s trace.json trace.csv        for a spreadsheet
-  npu-dispatch-inspect table --save /dev/stdout | %(prog)s - table.json.gz
+  gunzip -c table.jsonl.gz | %(prog)s - table.csv
 """
 
 

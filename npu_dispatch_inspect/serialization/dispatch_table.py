@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Registration tables as files, so that processes and versions can be compared.
 
-A whole registry is some 4 MB as ``.jsonl``, a tenth of that packed
+A whole registry is some 6 MB as ``.jsonl``, a sixth of that packed
 (``.json.gz``, ``.jsonl.gz``).
 """
 
