@@ -82,11 +82,13 @@ def compile_flat(
     """
     from torch._functorch.aot_autograd import aot_module_simplified
 
-    compiled: Callable[..., Any] = aot_module_simplified(
-        Flat(function),  # type: ignore[arg-type]
-        list(args),
-        **options,
-    )
+    # Without it, torch notes nothing on the nodes of a graph without a backward.
+    with torch.fx.traceback.preserve_node_meta():
+        compiled: Callable[..., Any] = aot_module_simplified(
+            Flat(function),  # type: ignore[arg-type]
+            list(args),
+            **options,
+        )
     return compiled
 
 
@@ -389,10 +391,13 @@ def trace_partly(function: Callable[..., Any], args: Sequence[torch.Tensor]) -> 
     from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    if not any(isinstance(each, FakeTensor) for each in args):
-        mode = FakeTensorMode()
+    modes = [each.fake_mode for each in args if isinstance(each, FakeTensor)]
+    mode = modes[0] if modes else FakeTensorMode()
+    if not modes:
         args = [mode.from_tensor(each) for each in args]
-    make_fx(function, pre_dispatch=False)(*args)
+    # In the mode: what the function makes of nothing is to have no values either.
+    with mode:
+        make_fx(function, pre_dispatch=False)(*args)
 
 
 def node_facts(node: Any) -> tuple[Any, bool, bool, int | None, Any]:
@@ -408,7 +413,9 @@ def node_facts(node: Any) -> tuple[Any, bool, bool, int | None, Any]:
         meta.get("val"),
         meta.get("partitioner_tag") in {"is_backward", "must_be_in_backward"}
         or bool(meta.get("autograd_backward")),
-        bool(meta.get("is_gradient_acc")),
+        # Said in a word since 2.7, before in what stands for a stack trace.
+        bool(meta.get("is_gradient_acc"))
+        or "Gradient addition node" in (node.stack_trace or ""),
         meta.get("seq_nr"),
         meta.get("original_aten"),
     )

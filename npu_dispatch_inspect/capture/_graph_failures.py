@@ -13,6 +13,7 @@ import torch
 from npu_dispatch_inspect._torch_private import aot, modes
 from npu_dispatch_inspect.capture import _frames
 from npu_dispatch_inspect.capture._build import _op_name
+from npu_dispatch_inspect.capture._graph_build import link
 from npu_dispatch_inspect.capture._graph_program import Results
 from npu_dispatch_inspect.capture._graph_recording import Recording
 from npu_dispatch_inspect.capture._graph_records import partial_graph
@@ -132,13 +133,9 @@ def _forward_source(graph: Any, partial: CapturedGraph) -> SourceLocation | None
             last = node
     if last is None:
         return None
-    _, _, _, number, _ = aot.node_facts(last)
-    numbers = [aot.node_facts(each)[3] for each in graph.nodes]
-    first = min((each for each in numbers if each is not None), default=0)
-    for node in partial.nodes:
-        if number is not None and node.sequence == number - first:
-            return node.source
-    return None
+    number = aot.node_facts(last)[3]
+    maker = None if number is None else link(graph, {}).makers.get(number)
+    return None if maker is None else partial.node(maker).source
 
 
 def _message(

@@ -288,7 +288,7 @@ def _hidden(constants: Sequence[tuple[str, Any]]) -> str | None:
     return None
 
 
-_STATE = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
+_STATE = {"_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"}
 
 
 @contextmanager
@@ -299,7 +299,12 @@ def untouched(modules: Sequence[torch.nn.Module]) -> Iterator[None]:
         (
             each,
             dict(vars(each)),
-            {name: vars(each)[name].copy() for name in _STATE if name in vars(each)},
+            {
+                name: value.copy()
+                for name, value in vars(each).items()
+                # Those of a ScriptModule are views of what C++ holds.
+                if name in _STATE and isinstance(value, (dict, set))
+            },
         )
         for each in every
     ]

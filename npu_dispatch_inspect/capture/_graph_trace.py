@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from types import FrameType
@@ -15,6 +16,7 @@ from npu_dispatch_inspect.capture._graph_failures import failure
 from npu_dispatch_inspect.capture._graph_places import Place, Watch
 from npu_dispatch_inspect.capture._graph_program import Program, untouched
 from npu_dispatch_inspect.capture._graph_recording import Recording
+from npu_dispatch_inspect.capture._hook_threads import hidden
 from npu_dispatch_inspect.records.graphs import (
     FailureKind,
     GraphFailure,
@@ -76,11 +78,17 @@ def trace_program(
         program.forget_tensors()
 
 
+_tracing = threading.RLock()
+"""FX tracing patches classes of the process: one thread at a time."""
+
+
 @contextmanager
 def _surroundings(program: Program) -> Iterator[None]:
-    with ExitStack() as stack:
+    with _tracing, ExitStack() as stack:
         stack.enter_context(untouched([module for _, module in program.modules]))
+        # Tracers of operators are about what runs, and nothing does.
         stack.enter_context(aot.without_active_modes())
+        stack.enter_context(hidden())
         stack.enter_context(aot.quietly())
         yield
 
