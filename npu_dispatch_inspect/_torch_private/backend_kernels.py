@@ -112,7 +112,7 @@ def replace_kernels(
                 "IMPL", namespace, "", dispatcher.UNSEEN, 0
             )
             libraries[namespace] = library
-        library.impl(name, _ABOVE if above else _KEY, kernel, True)  # noqa: FBT003 - takes the key set
+        library.impl(name, _ABOVE if above else _KEY, kernel, True)  # type: ignore[call-arg]  # noqa: FBT003
 
     def remove() -> None:
         for each in libraries.values():
@@ -123,9 +123,7 @@ def replace_kernels(
 
 def has_cpu_kernel(name: str) -> bool:
     """Tell whether the operator can run on the CPU, composites included; 2.1 to 2.13."""
-    return bool(
-        torch._C._dispatch_has_computed_kernel_for_dispatch_key(name, "CPU")
-    )
+    return bool(torch._C._dispatch_has_computed_kernel_for_dispatch_key(name, "CPU"))
 
 
 def cpu_kernel(op: Any) -> Callable[..., Any]:
@@ -187,8 +185,8 @@ class quiet:  # noqa: N801 - reads as the block that it is
     def __exit__(self, *exception: object) -> None:
         """Take it out again."""
         torch._C._autograd._enable_record_function(True)  # noqa: FBT003 - a switch
-        self._keys.__exit__(*exception)
-        self._functions.__exit__(*exception)
+        self._keys.__exit__(None, None, None)
+        self._functions.__exit__(None, None, None)
 
 
 @contextmanager

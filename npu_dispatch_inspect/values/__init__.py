@@ -8,6 +8,8 @@ torch_npu's kernel run as ever, and writes the results into what that returned.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from npu_dispatch_inspect._torch_private import backend_kernels
 from npu_dispatch_inspect.errors import StandInError
 from npu_dispatch_inspect.values._kernels import install
@@ -16,8 +18,10 @@ from npu_dispatch_inspect.values._unknown import Unknown
 __all__ = ["switch_on"]
 
 
-def switch_on(unknown: str | None = None) -> None:
+def switch_on(unknown: str | None = None) -> Callable[[], None]:
     """Compute the values of everything that torch_npu runs from now on.
+
+    Returns what ends it. The stand-in's library is told by the caller.
 
     Args:
         unknown: see `npu_dispatch_inspect.standin.load`.
@@ -32,4 +36,4 @@ def switch_on(unknown: str | None = None) -> None:
             f"{', '.join(missing)}; load the stand-in without it."
         )
         raise StandInError(message)
-    install(Unknown(unknown))
+    return install(Unknown(unknown))

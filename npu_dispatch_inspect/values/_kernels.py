@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import atexit
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -25,28 +24,30 @@ __all__ = ["install"]
 
 _NAMESPACES = ("aten", "npu")
 
-_NO_VALUES = frozenset((
-    "aten::_fused_sdp_choice",
-    "aten::_pin_memory",
-    "aten::empty.memory_format",
-    "aten::empty_like",
-    "aten::empty_strided",
-    "aten::is_pinned",
-    "aten::is_set_to",
-    "aten::new_empty_strided",
-    "aten::record_stream",
-    "aten::set_",
-    "aten::set_.source_Storage",
-    "aten::set_.source_Storage_storage_offset",
-    "aten::set_.source_Tensor",
-    "npu::empty_with_format",
-    "npu::empty_with_swapped_memory",
-    "npu::get_npu_format",
-    "npu::get_storage_size",
-    "npu::npu_change_data_ptr",
-    "npu::set_op_timeout_ms",
-    "npu::unsafe_empty_with_format",
-))
+_NO_VALUES = frozenset(
+    (
+        "aten::_fused_sdp_choice",
+        "aten::_pin_memory",
+        "aten::empty.memory_format",
+        "aten::empty_like",
+        "aten::empty_strided",
+        "aten::is_pinned",
+        "aten::is_set_to",
+        "aten::new_empty_strided",
+        "aten::record_stream",
+        "aten::set_",
+        "aten::set_.source_Storage",
+        "aten::set_.source_Storage_storage_offset",
+        "aten::set_.source_Tensor",
+        "npu::empty_with_format",
+        "npu::empty_with_swapped_memory",
+        "npu::get_npu_format",
+        "npu::get_storage_size",
+        "npu::npu_change_data_ptr",
+        "npu::set_op_timeout_ms",
+        "npu::unsafe_empty_with_format",
+    )
+)
 """Operators that make or describe tensors, and compute nothing."""
 
 _quiet = backend_kernels.quiet
@@ -57,9 +58,11 @@ def install(unknown: Unknown) -> Callable[[], None]:
     stop_noting = tensor_class.note_wrapped_numbers(thread)
     remove = backend_kernels.replace_kernels(list(_kernels(unknown)))
 
+    undo = [stop_noting, remove]
+
     def end() -> None:
-        remove()
-        stop_noting()
+        while undo:
+            undo.pop()()
 
     # The interpreter must not be gone when the dispatcher lets go of the kernels.
     atexit.register(end)
@@ -122,12 +125,12 @@ def _kernel(
                     refusal = error
             with _quiet():
                 unknown.settle(name, plan.targets(result, args, kwargs), refusal)
-            return result
         except BaseException:
             # The traceback keeps this frame; it must not keep tensors alive.
             args = ()
             kwargs = {}
             raise
+        return result
 
     modes.hide_from_dynamo(kernel)
     return kernel

@@ -12,7 +12,14 @@ from npu_dispatch_inspect._torch_private.backend_kernels import (
     storage_at,
 )
 
-__all__ = ["alias", "copied_simply", "copy_into", "elements_of", "give_shape", "on_device"]
+__all__ = [
+    "alias",
+    "copied_simply",
+    "copy_into",
+    "elements_of",
+    "give_shape",
+    "on_device",
+]
 
 _set = cpu_kernel(torch.ops.aten.set_.source_Storage_storage_offset)
 _copy = cpu_kernel(torch.ops.aten.copy_.default)
@@ -89,7 +96,7 @@ def elements_of(tensor: torch.Tensor) -> torch.Tensor | None:
     address = tensor.data_ptr()
     if count <= 0 or not address:
         return None
-    return _made(address, tensor.dtype, torch.Size([count]), (1,))
+    return _made(address, tensor.dtype, torch.Size([int(count)]), (1,))
 
 
 def _over(tensor: torch.Tensor) -> torch.Tensor:
@@ -108,9 +115,8 @@ def _made(
 ) -> torch.Tensor:
     if 0 in shape or not address:
         return _empty(shape, dtype=dtype)  # type: ignore[no-any-return]
-    extent = 1 + sum(
-        (size - 1) * stride for size, stride in zip(shape, strides, strict=True)
-    )
+    steps = zip(shape, strides, strict=True)
+    extent = 1 + sum((int(size) - 1) * stride for size, stride in steps)
     made = _empty((0,), dtype=dtype)
     storage = storage_at(address, extent * dtype.itemsize)
     return _set(made, storage, 0, shape, strides)  # type: ignore[no-any-return]

@@ -320,16 +320,16 @@ def _draw(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
                 index = each.device.index
                 break
         if index is None:
-            index = torch.npu.current_device()
+            index = torch.npu.current_device()  # type: ignore[attr-defined]
         generator = _random.generator_of(index)
     return _random.draw_for(generator)
 
 
 def _has_half(args: Iterable[Any], kwargs: dict[str, Any]) -> bool:
     values = [*args, *kwargs.values()]
-    return any(value in _HALF for value in values if isinstance(value, torch.dtype)) or (
-        any(each.dtype in _HALF for value in values for each in _tensors(value))
-    )
+    return any(
+        value in _HALF for value in values if isinstance(value, torch.dtype)
+    ) or (any(each.dtype in _HALF for value in values for each in _tensors(value)))
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:

@@ -33,7 +33,7 @@ _thread = _Thread()
 
 def generator_of(device: int) -> Any:
     """The default generator of an NPU."""
-    return torch.npu.default_generators[device]
+    return torch.npu.default_generators[device]  # type: ignore[attr-defined]
 
 
 def draw_for(source: Any) -> int:

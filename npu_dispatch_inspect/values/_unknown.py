@@ -59,7 +59,9 @@ class Unknown:
         if not known:
             loader.note_unknown_values(name)
             kind = "zeros" if self._choice == "zeros" else "NaN (integers are 0)"
-            text = f"{self._sentence(name, refusal)} Its results are {kind} from here on."
+            text = (
+                f"{self._sentence(name, refusal)} Its results are {kind} from here on."
+            )
             warnings.warn(text, RuntimeWarning, stacklevel=_users_level())
 
     def _sentence(self, name: str, refusal: Exception | None) -> str:

@@ -43,7 +43,11 @@ def trained(device, model, loss_of, make=lambda p: SGD(p, 0.1)):
     return list(model.parameters()), step
 
 
-def regression(device, make, model=lambda: nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 2))):
+def regression(
+    device,
+    make,
+    model=lambda: nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 2)),
+):
     x, y = draw(device, 5, 6), draw(device, 5, 2)
     return trained(device, model, lambda m: F.mse_loss(m(x), y), make)
 
@@ -164,7 +168,9 @@ def adamw_loop(device):
 
 @program
 def sgd_momentum(device):
-    return regression(device, lambda p: SGD(p, 0.05, momentum=0.9, nesterov=True, foreach=True))
+    return regression(
+        device, lambda p: SGD(p, 0.05, momentum=0.9, nesterov=True, foreach=True)
+    )
 
 
 @program
@@ -354,7 +360,7 @@ def accumulated(device):
             loss.backward()
         with torch.no_grad():
             for each in parameters:
-                each -= 0.01 * each.grad
+                each.sub_(0.01 * each.grad)
         return loss
 
     return parameters, step

@@ -10,17 +10,16 @@ Each module registers its own; see `formula`.
 
 from __future__ import annotations
 
-from npu_dispatch_inspect.values.formulas import (  # noqa: F401 - they register
-    activations,
-    attention,
-    casts,
-    dropout,
-    gradients,
-    norms,
-    other_forms,
-    quantization,
-    recurrent,
-)
+# ruff: noqa: F401 - the modules register what they have
+import npu_dispatch_inspect.values.formulas.activations
+import npu_dispatch_inspect.values.formulas.attention
+import npu_dispatch_inspect.values.formulas.casts
+import npu_dispatch_inspect.values.formulas.dropout
+import npu_dispatch_inspect.values.formulas.gradients
+import npu_dispatch_inspect.values.formulas.norms
+import npu_dispatch_inspect.values.formulas.other_forms
+import npu_dispatch_inspect.values.formulas.quantization
+import npu_dispatch_inspect.values.formulas.recurrent
 from npu_dispatch_inspect.values.formulas._registry import (
     find_formula,
     known_operators,

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Activations: GELU, fast GELU, SiLU, SwiGLU, Mish, scaled masked softmax."""
 
-# ruff: noqa: A002 - arguments are named as in the schema
-
 from __future__ import annotations
 
 import torch

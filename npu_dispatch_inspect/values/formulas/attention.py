@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Fused attention and rotary embedding, with their gradients."""
 
-# ruff: noqa: A002 - arguments are named as in the schema
-
 from __future__ import annotations
 
 from typing import Any
@@ -131,7 +129,8 @@ class _Part:
         heads = self._k.shape[1]
         if gradient.shape[1] == heads:
             return gradient
-        return gradient.unflatten(1, (heads, -1)).sum(2)
+        summed: torch.Tensor = gradient.unflatten(1, (heads, -1)).sum(2)
+        return summed
 
 
 class _Settings:
@@ -161,33 +160,31 @@ class _Settings:
         self.keep: float = call["keep_prob"]
         self.mask: torch.Tensor | None = call["atten_mask"]
         self.sparse: int = call["sparse_mode"]
-        self.before = call.get("pre_tockens", call.get("pre_tokens"))
-        self.after = call.get("next_tockens", call.get("next_tokens"))
+        # The first version's names have a letter more.
+        later = "pre_tokens" in call
+        self.before: int = call["pre_tokens" if later else "pre_tockens"]
+        self.after: int = call["next_tokens" if later else "next_tockens"]
         self.scales_pse = call.get("pse_type", 1) == 1
 
     def parts(self) -> list[_Part]:
         """One for all sequences, or with packed sequences one for each."""
         call = self._call
-        tensors = [call[name] for name in ("query", "key", "value")]
+        given = [call[name] for name in ("query", "key", "value")]
         if self._layout != "TND":
             size = self._size(call["query"])
-            return [
-                _Part(*(self._split(each, size) for each in tensors), call["pse"])
-            ]
+            q, k, v = (self._split(each, size) for each in given)
+            return [_Part(q, k, v, call["pse"])]
         ends = [_list(call["actual_seq_qlen"]), _list(call["actual_seq_kvlen"])]
         bounds = [list(zip([0, *each], each, strict=False)) for each in ends]
-        return [
-            _Part(
-                *(
-                    each[slice(*(queries if place == 0 else keys))]
-                    .transpose(0, 1)
-                    .unsqueeze(0)
-                    for place, each in enumerate(tensors)
-                ),
-                call["pse"],
+        parts = []
+        for queries, keys in zip(*bounds, strict=True):
+            rows = (queries, keys, keys)
+            q, k, v = (
+                each[start:end].transpose(0, 1).unsqueeze(0)
+                for each, (start, end) in zip(given, rows, strict=True)
             )
-            for queries, keys in zip(*bounds, strict=True)
-        ]
+            parts.append(_Part(q, k, v, call["pse"]))
+        return parts
 
     def as_heads(self, tensor: torch.Tensor, number: int) -> torch.Tensor:
         """A gradient of the attention in the form of a part's query."""
@@ -218,8 +215,9 @@ class _Settings:
             return tensor
         if self._layout == "BSND":
             return tensor.transpose(1, 2)
-        heads = tensor.unflatten(-1, (-1, size))
-        return heads.permute(1, 2, 0, 3) if self._layout == "SBH" else heads.transpose(1, 2)
+        heads: torch.Tensor = tensor.unflatten(-1, (-1, size))
+        order = (1, 2, 0, 3) if self._layout == "SBH" else (0, 2, 1, 3)
+        return heads.permute(order)
 
 
 def _attend(part: _Part, settings: _Settings) -> tuple[torch.Tensor, ...]:

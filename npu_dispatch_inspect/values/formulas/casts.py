@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Changes of type and of NPU format, and other ways to move elements about."""
 
-# ruff: noqa: A002 - arguments are named as in the schema
-
 from __future__ import annotations
 
 from typing import Any
@@ -31,7 +29,7 @@ def cast(**arguments: Any) -> torch.Tensor:
     A format changes where elements lie on a device. On the stand-in they stay in
     the order of the plain format, whatever format a tensor claims to have.
     """
-    given: torch.Tensor = arguments.get("input", arguments.get("grad"))
+    given: torch.Tensor = arguments["input" if "input" in arguments else "grad"]
     return given
 
 
@@ -41,9 +39,7 @@ def format_cast_(input: torch.Tensor, **_: Any) -> torch.Tensor:
     return input
 
 
-@formula(
-    "npu::npu_dtype_cast_", "npu::npu_format_cast_", "npu::copy_memory_"
-)
+@formula("npu::npu_dtype_cast_", "npu::npu_format_cast_", "npu::copy_memory_")
 def copy_(input: torch.Tensor, src: torch.Tensor, **_: Any) -> torch.Tensor:
     """A copy in place."""
     return input.copy_(src)
@@ -76,9 +72,7 @@ def reshape(input: torch.Tensor, shape: list[int], can_refresh: bool) -> torch.T
 
 
 @formula("npu::npu_slice")
-def slice_(
-    input: torch.Tensor, offsets: list[int], size: list[int]
-) -> torch.Tensor:
+def slice_(input: torch.Tensor, offsets: list[int], size: list[int]) -> torch.Tensor:
     """A part, from an offset in each dimension."""
     ends = zip(offsets, size, strict=True)
     return input[tuple(slice(start, start + length) for start, length in ends)]

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Dropout: on an NPU its mask has one bit for each element, 1 where it is kept."""
 
-# ruff: noqa: A002 - arguments are named as in the schema
-
 from __future__ import annotations
 
 import torch
@@ -93,9 +91,7 @@ def dropout_gen_mask(
 
 
 @formula("aten::_masked_scale")
-def masked_scale(
-    self: torch.Tensor, mask: torch.Tensor, scale: float
-) -> torch.Tensor:
+def masked_scale(self: torch.Tensor, mask: torch.Tensor, scale: float) -> torch.Tensor:
     """``self * mask * scale``."""
     return single(self) * mask * scale
 

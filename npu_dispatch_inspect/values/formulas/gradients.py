@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Backward formulas that torch_npu has as operators, for operators of torch."""
 
-# ruff: noqa: A002 - arguments are named as in the schema
-
 from __future__ import annotations
 
 from typing import Any
@@ -139,7 +137,9 @@ def binary_cross_entropy_with_logits_backward(
     )[0]
 
 
-@formula("npu::repeat_interleave_backward_int", "npu::repeat_interleave_backward_tensor")
+@formula(
+    "npu::repeat_interleave_backward_int", "npu::repeat_interleave_backward_tensor"
+)
 def repeat_interleave_backward(
     grad: torch.Tensor, input: torch.Tensor, repeats: Any, dim: int | None
 ) -> torch.Tensor | None:
@@ -168,9 +168,7 @@ def renorm_backward(
     grad: torch.Tensor, input: torch.Tensor, p: float, dim: int, maxnorm: float
 ) -> torch.Tensor | None:
     """The gradient of ``renorm``."""
-    return vector_jacobian(
-        lambda x: torch.renorm(x, p, dim, maxnorm), [input], grad
-    )[0]
+    return vector_jacobian(lambda x: torch.renorm(x, p, dim, maxnorm), [input], grad)[0]
 
 
 @formula("npu::fft_r2c_backward")
@@ -198,7 +196,9 @@ def fft_c2r_backward(
     sizes = list(grad.shape)
     last = sizes[dim[-1]]
     sizes[dim[-1]] = last // 2 + 1
-    spectrum = torch.zeros(sizes, dtype=torch.promote_types(grad.dtype, torch.complex32))
+    spectrum = torch.zeros(
+        sizes, dtype=torch.promote_types(grad.dtype, torch.complex32)
+    )
     return vector_jacobian(
         lambda x: torch._fft_c2r(x, dim, normalization, last), [spectrum], grad
     )[0]

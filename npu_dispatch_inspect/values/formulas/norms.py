@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Root mean square norms, and layer norm as torch_npu has it."""
 
-# ruff: noqa: A002 - arguments are named as in the schema
-
 from __future__ import annotations
 
 import torch
@@ -71,7 +69,5 @@ def _normed_dims(gamma: torch.Tensor) -> list[int]:
     return list(range(-gamma.dim(), 0))
 
 
-def _inverse_rms(
-    x: torch.Tensor, gamma: torch.Tensor, epsilon: float
-) -> torch.Tensor:
+def _inverse_rms(x: torch.Tensor, gamma: torch.Tensor, epsilon: float) -> torch.Tensor:
     return torch.rsqrt(x.square().mean(_normed_dims(gamma), keepdim=True) + epsilon)

@@ -189,7 +189,8 @@ def _as_rows(bits: torch.Tensor) -> torch.Tensor:
     count = bits.shape[-1]
     length = (-(-count // _ROW_BITS) + 1) * _ROW_BYTES
     padded = F.pad(bits.to(torch.uint8), (0, 8 * length - count))
-    packed = (padded.unflatten(-1, (length, 8)) * 2 ** torch.arange(8)).sum(-1)
+    weights = 2 ** torch.arange(8)
+    packed: torch.Tensor = (padded.unflatten(-1, (length, 8)) * weights).sum(-1)
     return packed.to(torch.uint8).view(torch.int8)
 
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Dynamic quantization and the routing of tokens to experts."""
 
-# ruff: noqa: A002 - arguments are named as in the schema
-
 from __future__ import annotations
 
 import torch

@@ -5,8 +5,6 @@ The gradients here are worked out from the inputs again, so what a whole layer k
 beside its results is left as it was.
 """
 
-# ruff: noqa: A002 - arguments are named as in the schema
-
 from __future__ import annotations
 
 from typing import Any
@@ -75,18 +73,18 @@ def _layers(call: dict[str, Any], hx: list[Any], params: list[Any]) -> tuple[Any
         call["train"],
         call["bidirectional"],
     ]
-    input = single(call["input"])
+    rows = single(call["input"])
     sizes = call["batch_sizes"]
     if sizes is None:
-        results = run(input, given, weights, *settings, bool(call["batch_first"]))
+        results = run(rows, given, weights, *settings, bool(call["batch_first"]))
         return tuple(results)
     # Rows of padded sequences, step by step; the CPU wants them without padding.
     lengths = sizes.tolist()
-    steps = input.reshape(len(lengths), -1, input.shape[-1])
-    packed = torch.cat([step[:n] for step, n in zip(steps, lengths, strict=True)])
+    padded = rows.reshape(len(lengths), -1, rows.shape[-1])
+    packed = torch.cat([step[:n] for step, n in zip(padded, lengths, strict=True)])
     output, *last = run(packed, sizes, given, weights, *settings)
-    rows = torch.nn.utils.rnn.pad_sequence(list(output.split(lengths)), True)
-    return rows, *last
+    steps = list(output.split(lengths))
+    return torch.nn.utils.rnn.pad_sequence(steps, batch_first=True), *last
 
 
 @formula("npu::npu_lstm")
@@ -128,7 +126,9 @@ def lstm_cell_backward(**call: Any) -> tuple[Any, ...]:
     names = ("i", "j", "f", "o", "tanhc")
     i, j, f, o, tanh_c = (call[name].reshape(c.shape) for name in names)
     of_y, of_h, of_c = (
-        torch.zeros_like(c) if call[name] is None else single(call[name]).reshape(c.shape)
+        torch.zeros_like(c)
+        if call[name] is None
+        else single(call[name]).reshape(c.shape)
         for name in ("grady", "gradh", "gradc")
     )
     of_h = of_h + of_y
@@ -197,7 +197,9 @@ def pad_packed_sequence(
     inside = torch.arange(count) < batch_sizes.unsqueeze(1)
     steps = torch.where(inside.unsqueeze(-1), steps, padding_value)
     if total_length > len(batch_sizes):
-        rest = steps.new_full((total_length - len(batch_sizes), *steps.shape[1:]), padding_value)
+        rest = steps.new_full(
+            (total_length - len(batch_sizes), *steps.shape[1:]), padding_value
+        )
         steps = torch.cat([steps, rest])
     return steps.transpose(0, 1) if batch_first else steps, inside.sum(0)
 
