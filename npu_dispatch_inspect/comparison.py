@@ -3,34 +3,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable
 from itertools import chain
 from typing import Any
 
 from attrs import evolve, field, frozen
 
-from npu_dispatch_inspect._call_patterns import CallPattern, call_name, overload_of
+from npu_dispatch_inspect._call_patterns import CallPattern, overload_of
 from npu_dispatch_inspect._comparison_details import CHOICES, STANDARD, changes_between
+from npu_dispatch_inspect._comparison_sides import Side, calls_of, in_common
 from npu_dispatch_inspect._comparison_text import comparison_text
 from npu_dispatch_inspect.display.layout import cut
-from npu_dispatch_inspect.display.places import OPS, Words, call_line
+from npu_dispatch_inspect.display.places import Words, call_line
 from npu_dispatch_inspect.errors import UsageError
 from npu_dispatch_inspect.matching import Alignment, align
 from npu_dispatch_inspect.patterns import Call
 from npu_dispatch_inspect.records.comparisons import Change, Difference, Place
 from npu_dispatch_inspect.records.printed import Printed
 from npu_dispatch_inspect.records.table_changes import TableChange
-from npu_dispatch_inspect.traces.graphs import GraphSet
 from npu_dispatch_inspect.traces.logs import LogTrace
-from npu_dispatch_inspect.traces.ops import OpTrace
 from npu_dispatch_inspect.traces.report import DispatchReport
 from npu_dispatch_inspect.traces.tables import DispatchTable
 
 __all__ = ["Comparison", "compare"]
 
-LAUNCHES = Words(noun="launch", plural="launches")
-TASKS = Words(noun="task", plural="tasks")
-ENTRIES = Words(noun="op-plugin call", plural="op-plugin calls")
 REGISTRATIONS = Words(noun="registration", plural="registrations")
 
 
@@ -146,8 +142,8 @@ def compare(
             f"A dispatch table can be compared with a dispatch table, not with {other}."
         )
         raise UsageError(msg)
-    left, right = _in_common(left, right)
-    words, one, other_side = _calls(left, right)
+    left, right = in_common(left, right)
+    words, one, other_side = calls_of(left, right)
     if where is not None:
         one, other_side = (
             evolve(each, calls=[call for call in each.calls if where(call)])
@@ -177,95 +173,6 @@ def compare(
     )
 
 
-@frozen(kw_only=True)
-class _Side:
-    calls: Sequence[Any]
-    nodes: Mapping[int, Any] = field(factory=dict)
-    """By index: what a report knows about a call besides its record."""
-
-    @property
-    def launched(self) -> bool:
-        return any(node.launches for node in self.nodes.values())
-
-
-@frozen(kw_only=True)
-class _Named:
-    """A call of which only the name is known."""
-
-    index: int
-    name: str
-    overload: str = "default"
-
-    @property
-    def qualified_name(self) -> str:
-        if self.overload == "default":
-            return self.name
-        return f"{self.name}.{self.overload}"
-
-
-def _in_common(left: Any, right: Any) -> tuple[Any, Any]:
-    """Take from a report what the other side is as well."""
-    for kind, part in ((OpTrace, "trace"), (LogTrace, "logs")):
-        if isinstance(left, kind) and isinstance(right, DispatchReport):
-            return left, _part(right, part)
-        if isinstance(right, kind) and isinstance(left, DispatchReport):
-            return _part(left, part), right
-    return left, right
-
-
-def _part(report: DispatchReport, part: str) -> object:
-    found: object = getattr(report, part)
-    if found is None:
-        msg = "The report has no log lines to compare with: they were not captured."
-        raise UsageError(msg)
-    return found
-
-
-def _calls(left: Any, right: Any) -> tuple[Words, _Side, _Side]:
-    if isinstance(left, LogTrace) and isinstance(right, LogTrace):
-        # What both have, the nearest to the device first.
-        for words, of in (
-            (LAUNCHES, lambda trace: trace.launches),
-            (TASKS, lambda trace: [each for each in trace.tasks if each.name]),
-            (ENTRIES, lambda trace: trace.op_plugin_calls),
-        ):
-            one, other = of(left), of(right)
-            if one and other:
-                return words, _Side(calls=one), _Side(calls=other)
-        return LAUNCHES, _Side(calls=left.launches), _Side(calls=right.launches)
-    if isinstance(left, LogTrace) or isinstance(right, LogTrace):
-        other = type(right if isinstance(left, LogTrace) else left).__name__
-        msg = f"A log can be compared with a log or a report, not with {other}."
-        raise UsageError(msg)
-    return OPS, _side(left), _side(right)
-
-
-def _side(value: Any) -> _Side:
-    if isinstance(value, DispatchReport):
-        nodes = {node.op.index: node for node in value.nodes()}
-        return _Side(calls=[node.op for node in nodes.values()], nodes=nodes)
-    if isinstance(value, GraphSet):
-        return _Side(calls=[each for graph in value for each in graph.records])
-    found = getattr(value, "records", value)
-    if isinstance(found, (str, bytes, Mapping)) or not isinstance(found, Iterable):
-        msg = (
-            "compare() takes traces, reports, logs, graphs, tables or lists of "
-            f"operator names, not {type(value).__name__}."
-        )
-        raise UsageError(msg)
-    return _Side(calls=[_call(number, each) for number, each in enumerate(found)])
-
-
-def _call(number: int, value: Any) -> Any:
-    if hasattr(value, "name") and hasattr(value, "index"):
-        return value
-    known = call_name(value)
-    if known is None:
-        msg = f"{value!r} is no operator call and no operator's name."
-        raise UsageError(msg)
-    return _Named(index=number, name=known[0], overload=known[1] or "default")
-
-
 def _wanted(calls: Iterable[Any]) -> list[Call]:
     known: dict[tuple[str, str], Call] = {}
     for call in calls:
@@ -276,7 +183,7 @@ def _wanted(calls: Iterable[Any]) -> list[Call]:
 
 
 def _differences(
-    alignment: Alignment, left: _Side, right: _Side, details: Collection[str]
+    alignment: Alignment, left: Side, right: Side, details: Collection[str]
 ) -> Iterable[Difference]:
     sources = iter(left.calls)
     for row in alignment.rows:

@@ -35,10 +35,10 @@ def read_file(path: str, *, logs: bool = True, partial: bool = False) -> Any:
     """
     with on_disk(path) as (file, name):
         if _begins_as_json(file):
-            import npu_dispatch_inspect
+            from npu_dispatch_inspect.serialization import load
 
             try:
-                return npu_dispatch_inspect.load(file, partial=partial)
+                return load(file, partial=partial)
             except RecordError as error:
                 told = str(error).replace(file, name)
                 told = told.replace("load(path, partial=True)", "show --partial")

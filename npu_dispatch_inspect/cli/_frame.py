@@ -64,9 +64,9 @@ class ShowVersion(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         """Print the version and end."""
-        import npu_dispatch_inspect
+        from importlib.metadata import version
 
-        print(f"npu-dispatch-inspect {npu_dispatch_inspect.__version__}")
+        print(f"npu-dispatch-inspect {version('npu-dispatch-inspect')}")
         parser.exit()
 
 

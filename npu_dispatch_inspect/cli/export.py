@@ -52,9 +52,9 @@ def run(options: argparse.Namespace) -> int:
     from npu_dispatch_inspect.cli._files import read_file
 
     value = read_file(options.source)
-    import npu_dispatch_inspect
+    from npu_dispatch_inspect.export.saving import save
 
-    npu_dispatch_inspect.save(value, options.target)
+    save(value, options.target)
     if options.json:
         from npu_dispatch_inspect.cli._json import write_json
 

@@ -91,9 +91,9 @@ def run(options: argparse.Namespace) -> int:
     key = table.keys.canonical(options.device or default_key(table))
     chosen = _chosen(table, options, key)
     if options.save:
-        import npu_dispatch_inspect
+        from npu_dispatch_inspect.export.saving import save
 
-        npu_dispatch_inspect.save(chosen, options.save)
+        save(chosen, options.save)
     asked = bool(options.operators or options.state or options.registered_by)
     if options.json:
         _write_json(chosen, key, table.keys.private_backend, asked=asked)
