@@ -19,8 +19,9 @@ SET_BY_OTHERS = {
     "PYTEST_CURRENT_TEST",
     "TORCHINDUCTOR_CACHE_DIR",
     "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR",
+    "_RJEM_MALLOC_CONF",
 }
-"""Variables that pytest and torch's compiler set while tests run."""
+"""Variables that pytest, torch's compiler and polars set while tests run."""
 HAS_NPU = find_spec("torch_npu") is not None
 
 if HAS_NPU and "torch" not in sys.modules:
