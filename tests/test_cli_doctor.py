@@ -268,6 +268,7 @@ class TestCommand:
             "ok    engine dispatcher: works on the stand-in",
             "ok    registration table: works on the stand-in",
             "ok    explain: works on the stand-in",
+            "ok    graph capture: works on the stand-in",
             "ok    logger op_plugin: prints launches on the stand-in",
             SILENCED,
         ]

@@ -68,6 +68,11 @@ def logged():
 attempt("dispatch_mode", lambda: traced("dispatch_mode"))
 attempt("dispatcher", lambda: traced("dispatcher"))
 attempt("table", lambda: {"ops": list(ndi.read_dispatch_table("aten::mm").names)})
+def graphed():
+    with ndi.capture_graphs() as graphs:
+        (graph,) = graphs.capture(lambda tensor: torch.mm(tensor, tensor), left)
+    return {"ops": list(graph.names)}
+attempt("graphs", graphed)
 attempt("explain", lambda: {"ops": list(ndi.explain("aten::mm", left, left).names)})
 if device == "npu":
     attempt("logs", logged)
@@ -273,6 +278,7 @@ def engines(*, npu: bool, stand_in: bool) -> Iterator[Finding]:
         ("dispatcher", "engine dispatcher"),
         ("table", "registration table"),
         ("explain", "explain"),
+        ("graphs", "graph capture"),
     ):
         yield _engine(what, told[name], where)
     if "logs" in told:

@@ -56,4 +56,4 @@ def load_what_is_needed(options: argparse.Namespace) -> None:
         check_no_cann()
     except StandInError:
         return  # a real CANN is here, and with it perhaps a real device
-    standin.load(options.device_name, options.device_count)
+    standin.load(options.device_name, options.device_count, values=options.values)
