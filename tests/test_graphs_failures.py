@@ -252,9 +252,7 @@ def test_hidden_result():
 
     with capture_graphs() as graphs:
         captured = graphs.capture(boxed, grads(3))
-        assert (
-            "Tensors inside [1] (Box) are not among the outputs" in captured.notes[-1]
-        )
+        assert any("Tensors inside [1] (Box)" in each for each in captured.notes)
         result = graphs.compile(boxed)(grads(3))
 
     assert torch.equal(result[1].x, torch.ones(3).cos())

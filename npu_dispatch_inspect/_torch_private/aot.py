@@ -35,6 +35,7 @@ __all__ = [
     "graph_text",
     "guards_hold",
     "is_fake_or_functional",
+    "is_restart",
     "mutated_inputs",
     "node_facts",
     "partitions",
@@ -481,6 +482,12 @@ def break_reason(graph_module: Any) -> tuple[str, Any] | None:
     if reason is None or not reason.graph_break:
         return None
     return str(reason.reason), list(reason.user_stack)
+
+
+def is_restart(error: BaseException) -> bool:
+    """True where Dynamo is told to compile the same code once more in another way."""
+    dynamo: Any = sys.modules.get("torch._dynamo.exc")
+    return dynamo is not None and isinstance(error, dynamo.RestartAnalysis)
 
 
 def break_counts() -> dict[str, int]:

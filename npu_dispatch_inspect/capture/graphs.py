@@ -213,7 +213,10 @@ class AOTGraphCapture:
                 return aot.dynamo_compile(
                     graph_module, example_inputs, **recording.compilers()
                 )
-        except Exception as error:  # noqa: BLE001 - whatever it is, the program goes on
+        except Exception as error:
+            if aot.is_restart(error):
+                self._forget(recording.index)
+                raise
             with self._lock:
                 self._failures.append(failure(error, recording, None, None))
             return _graph_dynamo.plain(graph_module)
@@ -319,6 +322,13 @@ class AOTGraphCapture:
     def _add(self, graph: Pending) -> None:
         with self._lock:
             self._graphs.append(graph)
+
+    def _forget(self, index: int) -> None:
+        """Take back what was captured of a graph that Dynamo makes once more."""
+        with self._lock:
+            self._count = index
+            self._graphs = [each for each in self._graphs if each.index != index]
+            self._breaks = [each for each in self._breaks if each.index != index]
 
     def _trace(
         self, program: Program, frame: FrameType | None, *, eager_backward: bool

@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Functions that run their graphs: real results, a capture per signature."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from npu_dispatch_inspect import capture_graphs
+from tests.graph_cases import (
+    Block,
+    ConvNorm,
+    Recurrent,
+    module,
+    same,
+    sine,
+    tensor,
+)
+
+
+def stages(graphs):
+    """What was captured, in order."""
+    return [f"{each.stage.value} {each.index}" for each in graphs.captured]
+
+
+def grads(*shape):
+    """A tensor that needs a gradient."""
+    return torch.ones(*shape, requires_grad=True)
+
+
+def test_backward_appears_when_it_is_compiled():
+    """The backward graph is there after the first backward pass."""
+    with capture_graphs() as graphs:
+        compiled = graphs.compile(sine)
+        result = compiled(grads(3), grads(3))
+        assert stages(graphs) == ["joint 0", "forward 0"]
+        result.sum().backward()
+        assert stages(graphs) == ["joint 0", "forward 0", "backward 0"]
+        compiled(grads(3), grads(3)).sum().backward()
+        assert len(graphs) == 3
+
+
+def test_eager_backward():
+    """eager_backward=True compiles both at once, and the backward graph once."""
+    calls = []
+
+    def compiler(graph, inputs):
+        calls.append(len(inputs))
+        return graph
+
+    with capture_graphs(fw_compiler=compiler) as graphs:
+        compiled = graphs.compile(sine, eager_backward=True)
+        a = grads(3)
+        result = compiled(a, grads(3))
+        assert stages(graphs) == ["joint 0", "forward 0", "backward 0"]
+        result.sum().backward()
+
+    assert calls == [2, 5]
+    assert same(a.grad, torch.cos(torch.ones(3)) * -torch.sin(torch.ones(3).sin()))
+
+
+def test_a_compilers_function_runs():
+    """What a compiler returns is what runs."""
+
+    def compiler(graph, _):
+        return lambda *args: [each * 10 for each in graph(*args)]
+
+    with capture_graphs(fw_compiler=compiler) as graphs:
+        compiled = graphs.compile(torch.sin)
+        assert same(compiled(torch.ones(3)), torch.ones(3).sin() * 10)
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        pytest.param(torch.ones(5), id="size"),
+        pytest.param(torch.ones(3, dtype=torch.float64), id="dtype"),
+        pytest.param(torch.ones(3, requires_grad=True), id="gradient"),
+        pytest.param(torch.ones(6)[::2], id="stride"),
+        pytest.param(2.0, id="value"),
+        pytest.param(nn.Parameter(torch.ones(3)), id="class"),
+        pytest.param([torch.ones(3)], id="container"),
+    ],
+)
+def test_another_argument(new):
+    """Another size, dtype, stride, class or Python value is captured anew."""
+
+    def program(x):
+        x = x[0] if isinstance(x, list) else x
+        return torch.ones(()) * x * 2
+
+    with capture_graphs() as graphs:
+        compiled = graphs.compile(program)
+        compiled(torch.ones(3))
+        assert graphs.captured.indices == (0,)
+        result = compiled(new)
+        compiled(torch.ones(3))
+
+    assert graphs.captured.indices == (0, 1)
+    assert same(result.detach(), program(new).detach())
+
+
+def test_python_values_are_not_confused():
+    """1, 1.0 and True are three signatures."""
+
+    def scaled(x, by):
+        return x * by
+
+    x = torch.ones(2, dtype=torch.int64)
+    with capture_graphs() as graphs:
+        compiled = graphs.compile(scaled)
+        results = [compiled(x, by) for by in (1, 1.0, True, 1)]
+
+    assert [each.dtype for each in results] == [
+        scaled(x, by).dtype for by in (1, 1.0, True, 1)
+    ]
+    assert len(graphs.captured.indices) == 3
+
+
+def test_modes_and_training():
+    """Grad mode, autocast, and the training flag of a module are looked at."""
+    model, x = module(ConvNorm), tensor(2, 2, 4, 4)
+    with capture_graphs() as graphs:
+        compiled = graphs.compile(model)
+        compiled(x)
+        with torch.no_grad():
+            assert not compiled(x).requires_grad
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            compiled(x)
+        model.eval()
+        assert same(compiled(x), model(x))
+        model.train()
+        compiled(x)
+
+    assert graphs.captured.indices == (0, 1, 2, 3)
+
+
+def test_attributes_closures_and_globals():
+    """Plain values that the program looks at are part of the signature."""
+
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.by = 2.0
+
+        def forward(self, x):
+            return x * self.by
+
+    model, x = Scaled(), torch.ones(2)
+    factor = 3.0
+
+    def from_closure(x):
+        return x * factor
+
+    with capture_graphs() as graphs:
+        compiled, other = graphs.compile(model), graphs.compile(from_closure)
+        assert same(compiled(x), x * 2)
+        model.by = 5.0
+        assert same(compiled(x), x * 5)
+        assert same(other(x), x * 3)
+        factor = 7.0
+        assert same(other(x), x * 7)
+
+
+def test_weights_are_read_at_every_call():
+    """A new value of a weight needs no new graph, a frozen weight does."""
+    model, x = nn.Linear(3, 3), torch.ones(1, 3)
+    with capture_graphs() as graphs:
+        compiled = graphs.compile(model)
+        compiled(x)
+        with torch.no_grad():
+            model.weight.mul_(2)
+        assert same(compiled(x), model(x))
+        assert graphs.captured.indices == (0,)
+        model.weight.requires_grad_(requires_grad=False)
+        assert same(compiled(x), model(x))
+        assert graphs.captured.indices == (0, 1)
+
+
+def test_buffers_and_training_steps():
+    """Three steps of training end where eager execution ends."""
+    models = module(ConvNorm), module(ConvNorm)
+    with capture_graphs() as graphs:
+        run = models[0], graphs.compile(models[1])
+        steps = [torch.optim.SGD(each.parameters(), lr=0.1) for each in models]
+        for number in range(3):
+            for call, step in zip(run, steps, strict=True):
+                step.zero_grad()
+                call(tensor(2, 2, 4, 4, seed=number)).square().mean().backward()
+                step.step()
+
+    assert graphs.captured.indices == (0,)
+    for (name, a), b in zip(
+        models[0].state_dict().items(), models[1].state_dict().values(), strict=True
+    ):
+        assert same(a, b), name
+
+
+def test_dynamic_batch():
+    """With dynamic=True one graph serves all sizes that it is right for."""
+    model = module(Block)
+    with capture_graphs(dynamic=True) as graphs:
+        compiled = graphs.compile(model)
+        for size in (4, 5, 9, 1, 2):
+            x = tensor(size, 6)
+            assert same(compiled(x), model(x))
+
+    # One row is a special case for torch: broadcasting makes another graph of it.
+    assert graphs.captured.indices == (0, 1)
+
+
+def test_same_storage():
+    """Two inputs on one storage are not run on the graph of two separate ones."""
+
+    def write(a, b):
+        a.add_(1)
+        return a + b
+
+    with capture_graphs() as graphs:
+        compiled = graphs.compile(write)
+        a, b = torch.zeros(2), torch.zeros(2)
+        assert compiled(a, b).tolist() == [1.0, 1.0]
+        base = torch.zeros(2)
+        assert compiled(base, base.view(2)).tolist() == [2.0, 2.0]
+        assert base.tolist() == [1.0, 1.0]
+
+
+def test_after_the_block():
+    """After the block what was captured runs on, and new signatures run as they are."""
+    with capture_graphs() as graphs:
+        compiled = graphs.compile(torch.sin)
+        compiled(torch.ones(3))
+    assert same(compiled(torch.ones(3)), torch.ones(3).sin())
+    assert same(compiled(torch.ones(4)), torch.ones(4).sin())
+    assert len(graphs) == 1
+
+
+def test_name():
+    """A compiled function has the name of the function."""
+    with capture_graphs() as graphs:
+        assert graphs.compile(sine).__name__ == "sine"
+
+
+def test_recurrent():
+    """nn.LSTM keeps its weights in a list as well; they are inputs like others."""
+    model, x = module(Recurrent), tensor(2, 3, 3)
+    with capture_graphs() as graphs, torch.no_grad():
+        graphs.capture(model, x)
+
+    assert graphs.failures == ()
+    names = [each.name for each in graphs.inference.inputs]
+    assert names[:2] == ["rnn.weight_ih_l0", "rnn.weight_hh_l0"]
