@@ -52,9 +52,12 @@ class LogCapture:
     forked inside the block passes nothing on itself, its parent does.
 
     Example:
-        >>> with capture_logs() as logs:  # doctest: +SKIP
+        >>> import torch
+        >>> from npu_dispatch_inspect import capture_logs
+        >>> layer, x = torch.nn.Linear(8, 4).npu(), torch.ones(2, 8).npu()
+        >>> with capture_logs() as logs:
         ...     y = layer(x)
-        >>> logs.names  # doctest: +SKIP
+        >>> logs.names
         ('aclnnAddmm',)
     """
 
