@@ -41,6 +41,7 @@ nitpick_ignore_regex = [
 ]
 
 html_theme = "furo"
+pygments_dark_style = "github-dark"
 html_title = "npu_dispatch_inspect"
 html_static_path = ["_static"]
 html_css_files = ["wide.css"]
