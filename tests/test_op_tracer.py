@@ -10,7 +10,14 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from npu_dispatch_inspect import Phase, UsageError, region, trace_ops
+from npu_dispatch_inspect import (
+    Phase,
+    UsageError,
+    capture_logs,
+    inspect_dispatch,
+    region,
+    trace_ops,
+)
 
 
 def line_of(text):
@@ -728,6 +735,31 @@ def test_a_decorator_without_brackets_is_told_of():
         @trace_ops
         def work():
             """Never called."""
+
+
+async def a_coroutine(): ...
+
+
+def a_generator():
+    yield
+
+
+async def an_async_generator():
+    yield
+
+
+@pytest.mark.parametrize("kind", [trace_ops, capture_logs, inspect_dispatch])
+@pytest.mark.parametrize(
+    "function", [a_coroutine, a_generator, an_async_generator], ids=lambda f: f.__name__
+)
+def test_a_function_that_runs_later_cannot_be_decorated(kind, function):
+    """Its block would be over before its body runs, so it is refused."""
+    with pytest.raises(UsageError) as caught:
+        kind()(function)
+    assert str(caught.value) == (
+        f"{function.__name__} runs after its call has returned, so nothing of it "
+        f"would be seen: write the block inside the function."
+    )
 
 
 def test_a_decorated_function_is_a_block():

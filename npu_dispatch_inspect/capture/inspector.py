@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import functools
 import sys
-from collections.abc import Callable
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Any, Final, Literal, TypeVar
+from typing import Final, Literal
 
+from npu_dispatch_inspect.capture._decorator import Decorator
 from npu_dispatch_inspect.capture._function_events import FunctionEvents
 from npu_dispatch_inspect.capture.logs import LogCapture
 from npu_dispatch_inspect.capture.ops import OpTracer
@@ -29,8 +28,6 @@ from npu_dispatch_inspect.traces.report import DispatchReport
 
 __all__ = ["DispatchInspector", "inspect_dispatch"]
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 LAST_LAUNCHES: Final = 8
 """So many launches before an error are shown: any of them may be the cause."""
 
@@ -38,7 +35,7 @@ REFUSED: Final = (161, 361, 561)
 """Thousands of the codes with which aclnn refuses a call before it is launched."""
 
 
-class DispatchInspector:
+class DispatchInspector(Decorator):
     """Record a block's calls, kernels, launches and queue tasks, joined.
 
     Args:
@@ -140,16 +137,6 @@ class DispatchInspector:
             stack.__exit__(kind, error, traceback)
         finally:
             self._run.finish(error)
-
-    def __call__(self, function: F) -> F:
-        """Decorate a function: each call is one inspected block, `report` the last."""
-
-        @functools.wraps(function)
-        def inspected(*args: Any, **kwargs: Any) -> Any:
-            with self:
-                return function(*args, **kwargs)
-
-        return inspected  # type: ignore[return-value]
 
 
 inspect_dispatch = DispatchInspector

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import functools
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import Final
 
 from npu_dispatch_inspect.capture._attribution import attribute
+from npu_dispatch_inspect.capture._decorator import Decorator
 from npu_dispatch_inspect.capture._levels import LevelRequest, switch
 from npu_dispatch_inspect.capture._missing import explain_missing
 from npu_dispatch_inspect.capture._streams import Reading
@@ -20,13 +20,11 @@ from npu_dispatch_inspect.traces.logs import LogTrace
 
 __all__ = ["LogCapture", "capture_logs"]
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 DEFAULT_LOGGERS: Final = ("op_plugin", "dispatch")
 Level = int | str
 
 
-class LogCapture:
+class LogCapture(Decorator):
     """Read what torch_npu logs in a block; a context manager and a decorator.
 
     Args:
@@ -106,16 +104,6 @@ class LogCapture:
         run, self._run = self._run, None
         if run is not None:
             run.stop()
-
-    def __call__(self, function: F) -> F:
-        """Decorate a function: each call is one captured block, `trace` the last."""
-
-        @functools.wraps(function)
-        def captured(*args: Any, **kwargs: Any) -> Any:
-            with self:
-                return function(*args, **kwargs)
-
-        return captured  # type: ignore[return-value]
 
 
 capture_logs = LogCapture

@@ -3,18 +3,18 @@
 
 from __future__ import annotations
 
-import functools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol
 
 from attrs import evolve
 
 from npu_dispatch_inspect._torch_private import modes
 from npu_dispatch_inspect.capture import _scopes
 from npu_dispatch_inspect.capture._build import Builder, KeyReader
+from npu_dispatch_inspect.capture._decorator import Decorator
 from npu_dispatch_inspect.capture._dispatch_mode import DispatchModeEngine
 from npu_dispatch_inspect.capture._hook_engine import DispatcherEngine
 from npu_dispatch_inspect.capture._recorder import Recorder
@@ -27,8 +27,6 @@ from npu_dispatch_inspect.errors import UsageError
 from npu_dispatch_inspect.traces.ops import OpTrace
 
 __all__ = ["OpTracer", "region", "trace_ops"]
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Engine(Protocol):
@@ -54,7 +52,7 @@ ENGINES: dict[str, Any] = {
 }
 
 
-class OpTracer:
+class OpTracer(Decorator):
     """Record the operator calls of a block; a context manager and a decorator.
 
     Args:
@@ -161,16 +159,6 @@ class OpTracer:
         run, self._run = self._run, None
         if run is not None:
             run.stop()
-
-    def __call__(self, function: F) -> F:
-        """Decorate a function: each call is one traced block, `trace` the last."""
-
-        @functools.wraps(function)
-        def traced(*args: Any, **kwargs: Any) -> Any:
-            with self:
-                return function(*args, **kwargs)
-
-        return traced  # type: ignore[return-value]
 
     @contextmanager
     def pause(self) -> Iterator[None]:
