@@ -118,7 +118,7 @@ def test_records_out_of_order_stay_so(tmp_path):
 
 def test_bytes_that_are_no_text_are_kept(tmp_path):
     """A log line may hold any bytes, as surrogates; so may the raw log."""
-    raw = b"caf\xe9 \xff\n"
+    raw = b"\xe9t\xe9 \xff\n"
     text = raw.decode("utf-8", "surrogateescape")
     trace = LogTrace(records=[LogRecord(index=0, offset=0, text=text)])
     trace.save(tmp_path / "x.json")
