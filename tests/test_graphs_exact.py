@@ -19,8 +19,8 @@ from tests.graph_cases import (
 )
 
 
-@pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("partition", ["default", "min_cut"])
+@pytest.mark.parametrize("name", CASES)
 def test_graphs_compute_the_same(name, partition):
     """Results, gradients and written inputs are those of eager execution."""
     eager, case = clone_case(CASES[name]()), CASES[name]()

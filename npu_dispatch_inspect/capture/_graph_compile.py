@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import torch
 from attrs import frozen
 
-from npu_dispatch_inspect._torch_private import aot
+from npu_dispatch_inspect._torch_private import tracing
 from npu_dispatch_inspect.capture._graph_program import Program, Results
 
 __all__ = ["Compiled", "Entry"]
@@ -106,7 +106,7 @@ class Compiled:
             tensor.is_neg(),
             tensor._is_view(),
             # Two inputs on one storage are traced in another way.
-            aot.storage_key(tensor) if tensor._is_view() else None,
+            tracing.storage_key(tensor) if tensor._is_view() else None,
         )
 
 

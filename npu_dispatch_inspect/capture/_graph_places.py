@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from attrs import frozen
 
-from npu_dispatch_inspect._torch_private import aot
+from npu_dispatch_inspect._torch_private import aot, tracing
 from npu_dispatch_inspect.capture import _scopes
 from npu_dispatch_inspect.capture._frames import Sites, locate
 from npu_dispatch_inspect.capture._scopes import OpenModule
@@ -50,7 +50,7 @@ class Watch:
 
     def watching(self) -> AbstractContextManager[None]:
         """A block in which this thread's tracing is noted."""
-        return aot.watch_nodes(self._saw, self._calling)
+        return tracing.watch_nodes(self._saw, self._calling)
 
     @contextmanager
     def _calling(self, module: torch.nn.Module) -> Iterator[None]:

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from attrs import define, field, frozen
 
-from npu_dispatch_inspect._torch_private import aot
+from npu_dispatch_inspect._torch_private import tracing
 from npu_dispatch_inspect.capture._graph_values import (
     Leaves,
     argument_names,
@@ -193,7 +193,7 @@ class Program:
         with ExitStack() as stack:
             for (_, module), named in zip(self.modules, self._named, strict=True):
                 replaced = {name: flat[position] for name, position in named.items()}
-                stack.enter_context(aot.reparametrized(module, replaced))
+                stack.enter_context(tracing.reparametrized(module, replaced))
                 stack.enter_context(self._replaced_lists(module, flat))
             result = self.function(*args, **kwargs)
             for (_, module), named, buffers in zip(
@@ -206,7 +206,7 @@ class Program:
         results.needs_grad = [each.requires_grad for each in leaves.tensors]
         results.hidden = _hidden(leaves.constants)
         results.mutated = [
-            position for position, tensor in enumerate(flat) if aot.written(tensor)
+            position for position, tensor in enumerate(flat) if tracing.written(tensor)
         ]
         self.results = results
         return leaves.tensors
@@ -277,7 +277,7 @@ def _hidden(constants: Sequence[tuple[str, Any]]) -> str | None:
         while pending and seen < 1000:  # noqa: PLR2004 - a cache of many layers has some hundred parts
             seen += 1
             each = pending.pop()
-            if aot.is_fake_or_functional(each):
+            if tracing.is_fake_or_functional(each):
                 return f"{name or 'the result'} ({type(value).__name__})"
             if isinstance(each, (list, tuple)):
                 pending.extend(each)

@@ -11,7 +11,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from npu_dispatch_inspect._torch_private import aot
+from npu_dispatch_inspect._torch_private import aot, tracing
 from npu_dispatch_inspect.capture._graph_failures import failure
 from npu_dispatch_inspect.capture._graph_places import Place, Watch
 from npu_dispatch_inspect.capture._graph_program import Program, untouched
@@ -69,7 +69,7 @@ def trace_program(
         ):
             # Libraries leave out such checks where they know that they are traced.
             watch = Watch(frame)
-            with aot.as_if_compiling():
+            with tracing.as_if_compiling():
                 again = _attempt(program, recording, watch)
             if again.failure is None:
                 return recording, evolve(again, notes=(*again.notes, AS_COMPILED))
@@ -87,9 +87,9 @@ def _surroundings(program: Program) -> Iterator[None]:
     with _tracing, ExitStack() as stack:
         stack.enter_context(untouched([module for _, module in program.modules]))
         # Tracers of operators are about what runs, and nothing does.
-        stack.enter_context(aot.without_active_modes())
+        stack.enter_context(tracing.without_active_modes())
         stack.enter_context(hidden())
-        stack.enter_context(aot.quietly())
+        stack.enter_context(tracing.quietly())
         yield
 
 
@@ -99,11 +99,11 @@ def _attempt(program: Program, recording: Recording, watch: Watch) -> Traced:
     with _surroundings(program):
         if recording.options.dynamic:
             free = [each.kind is InputKind.ARGUMENT for each in program.inputs]
-            inputs, environment = aot.fake_inputs(program.tensors, free)
+            inputs, environment = tracing.fake_inputs(program.tensors, free)
             fakes = list(inputs)
 
             def holds(args: Sequence[Any]) -> bool:
-                return aot.guards_hold(environment, fakes, args)
+                return tracing.guards_hold(environment, fakes, args)
 
         recording.step = "trace"
         try:
@@ -130,6 +130,6 @@ def _trace_again(program: Program, inputs: Sequence[Any], watch: Watch) -> None:
     """
     try:
         with watch.watching():
-            aot.trace_partly(program, inputs)
+            tracing.trace_partly(program, inputs)
     except Exception:  # noqa: BLE001 - it fails as it did before
         return

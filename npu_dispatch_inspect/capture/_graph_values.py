@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from attrs import define, field
 
-from npu_dispatch_inspect._torch_private import aot
+from npu_dispatch_inspect._torch_private import tracing
 
 __all__ = ["Leaves", "argument_names", "open_value"]
 
@@ -68,7 +68,7 @@ def _open(
 def _parts(
     value: Any,
 ) -> tuple[list[tuple[str, Any]], Callable[[list[Any]], Any]] | None:
-    known = aot.children(value)
+    known = tracing.children(value)
     if known is not None:
         return known
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from npu_dispatch_inspect._torch_private import aot
+from npu_dispatch_inspect._torch_private import aot, tracing
 from npu_dispatch_inspect.capture import _graph_dynamo
 from npu_dispatch_inspect.capture._graph_compile import Compiled, Entry
 from npu_dispatch_inspect.capture._graph_failures import failure, unsupported
@@ -209,7 +209,7 @@ class AOTGraphCapture:
             with self._lock:
                 self._breaks.append(found)
         try:
-            with aot.quietly():
+            with tracing.quietly():
                 return aot.dynamo_compile(
                     graph_module, example_inputs, **recording.compilers()
                 )
