@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         StandInError,
         UnknownNameError,
         UsageError,
+        ValuesError,
     )
     from npu_dispatch_inspect.export.saving import save
     from npu_dispatch_inspect.export.tables import (
@@ -190,6 +191,7 @@ _HOMES = {
     "UnknownNameError": "errors",
     "UsageError": "errors",
     "VIEW_OPS": "opsets",
+    "ValuesError": "errors",
     "Verdict": "records.chains",
     "any_order": "patterns",
     "assert_has_ops": "assertions.counts",
@@ -300,6 +302,7 @@ __all__ = [
     "TensorSpec",
     "UnknownNameError",
     "UsageError",
+    "ValuesError",
     "Verdict",
     "any_order",
     "assert_has_ops",

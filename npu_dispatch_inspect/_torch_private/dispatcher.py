@@ -46,9 +46,13 @@ def computed_dump(name: str) -> str:
     """
     text = str(torch._C._dispatch_dump_table(name))
     if UNSEEN in text:
-        for key, place in _places_behind_unseen(name):
-            ours = f"{key}: registered at {UNSEEN}:0 "
-            text = text.replace(ours, f"{key}: {place} ")
+        places = dict(_places_behind_unseen(name))
+        ours = f"registered at {UNSEEN}:0 "
+        lines = (line.partition(": ") for line in text.splitlines())
+        text = "".join(
+            f"{key}{colon}{place.replace(ours, f'{places.get(key)} ')}\n"
+            for key, colon, place in lines
+        )
     return text
 
 

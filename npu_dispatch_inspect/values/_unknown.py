@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import textwrap
 import threading
@@ -18,7 +19,12 @@ from npu_dispatch_inspect.values._memory import copy_into
 
 __all__ = ["Unknown"]
 
-_PACKAGE = str(Path(__file__).parent.parent)
+_NOT_THE_USERS = (
+    str(Path(__file__).parent.parent),
+    *(os.path.join(folder, "") for folder in torch.__path__),
+    os.path.join(os.path.dirname(torch.__path__[0]), "torch_npu", ""),
+)
+"""Where the frames between a user's line and a warning belong."""
 
 
 class Unknown:
@@ -84,7 +90,9 @@ def _users_level() -> int:
     """How many frames up the user's code is, as `warnings.warn` counts them."""
     level = 1
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(
+        _NOT_THE_USERS
+    ):
         frame = frame.f_back
         level += 1
-    return level - 1 or 1
+    return level

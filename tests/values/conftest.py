@@ -1,20 +1,40 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Values in this process, for the tests of one module."""
 
+import contextlib
+
 import pytest
+
+
+@contextlib.contextmanager
+def computing(unknown=None):
+    """A block in which values are computed; afterwards all is as it was."""
+    import torch  # noqa: F401 - loads torch_npu
+
+    from npu_dispatch_inspect import values
+    from npu_dispatch_inspect.standin import loader
+
+    runtime, loaded = loader._runtime(), loader._loaded
+    runtime.ndi_compute_elsewhere(1)
+    end = values.switch_on(unknown)
+    try:
+        yield
+    finally:
+        end()
+        runtime.ndi_compute_elsewhere(0)
+        loader._loaded = loaded
+        loader._unknown_values.clear()
 
 
 @pytest.fixture(scope="module")
 def computed():
     """Compute values while the tests of a module run."""
-    import torch  # noqa: F401 - loads torch_npu
+    with computing():
+        yield
 
-    from npu_dispatch_inspect import values
-    from npu_dispatch_inspect.standin.loader import _runtime
 
-    runtime = _runtime()
-    runtime.ndi_compute_elsewhere(1)
-    end = values.switch_on()
-    yield
-    end()
-    runtime.ndi_compute_elsewhere(0)
+@pytest.fixture
+def choose():
+    """Compute values in one test, with a choice for unknown ones."""
+    with contextlib.ExitStack() as stack:
+        yield lambda unknown=None: stack.enter_context(computing(unknown))
