@@ -317,7 +317,7 @@ def schema_arguments(op: Any) -> list[tuple[str, bool, Any, bool]] | None:
 
 
 def is_pointwise(op: Any) -> bool:
-    """torch's own operator, tagged to work element by element; 2.1 to 2.14."""
+    """An operator of torch's own, tagged to work element by element; 2.1 to 2.14."""
     tags = getattr(op, "tags", ())
     return torch.Tag.pointwise in tags and op.namespace == "aten"
 
