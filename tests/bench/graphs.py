@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Cost of capturing graphs: ratios against AOTAutograd called directly.
 
-Run: ``python tests/bench/graphs.py``. Each figure is the median of 9 rounds; in a
+Run: ``python tests/bench/graphs.py``. Each figure is the median of 13 rounds; in a
 round every configuration captures once, so that a busy machine hits all alike. The
 direct calls make the same joint, forward and backward graph and keep them as they are;
 `capture` makes records, names and texts of them as well. Needs torch 2.9.
@@ -29,7 +29,7 @@ from torch._functorch.partitioners import default_partition
 
 from npu_dispatch_inspect import capture_graphs
 
-ROUNDS = 9
+ROUNDS = 13
 
 
 def encoder():
