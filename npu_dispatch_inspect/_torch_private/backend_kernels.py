@@ -24,6 +24,7 @@ __all__ = [
     "backend_operators",
     "cpu_kernel",
     "differentiable",
+    "empty_queue",
     "has_cpu_kernel",
     "missing_features",
     "quiet",
@@ -202,6 +203,17 @@ def differentiable() -> Iterator[None]:
     )
     with torch.inference_mode(mode=False), torch.enable_grad(), keys:
         yield
+
+
+def empty_queue(device: int) -> None:
+    """Wait until torch_npu's queue for a device has run; seen in torch_npu 2.13.
+
+    `_npu_getCurrentRawStream`: whoever gets at the raw stream may launch on it, so
+    torch_npu lets the queue run empty first.
+    """
+    import torch_npu
+
+    torch_npu._C._npu_getCurrentRawStream(device)
 
 
 def storage_at(address: int, size: int) -> Any:

@@ -31,6 +31,7 @@ __all__ = [
     "is_loaded",
     "load",
     "missing_functions",
+    "move_data",
     "note_unknown_values",
     "unknown_values",
 ]
@@ -192,6 +193,13 @@ def note_unknown_values(name: str) -> None:
             _loaded = attrs.evolve(_loaded, values="unknown")
 
 
+def move_data(*, in_queue: bool) -> None:
+    """Let torch_npu's queue move data, as it does, or leave that to computed values."""
+    runtime = _runtime()
+    assert runtime is not None
+    runtime.ndi_compute_elsewhere(int(not in_queue))
+
+
 def _compute_values(unknown: str | None) -> None:
     """Compute values from the moment at which torch_npu has been imported."""
 
@@ -200,9 +208,6 @@ def _compute_values(unknown: str | None) -> None:
         from npu_dispatch_inspect import values
 
         sys.meta_path.remove(watch)
-        runtime = _runtime()
-        assert runtime is not None
-        runtime.ndi_compute_elsewhere(1)
         values.switch_on(unknown)
 
     watch = ImportWatch({"torch_npu": begin})

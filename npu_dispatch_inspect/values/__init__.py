@@ -21,7 +21,7 @@ __all__ = ["switch_on"]
 def switch_on(unknown: str | None = None) -> Callable[[], None]:
     """Compute the values of everything that torch_npu runs from now on.
 
-    Returns what ends it. The stand-in's library is told by the caller.
+    Returns what ends it.
 
     Args:
         unknown: see `npu_dispatch_inspect.standin.load`.

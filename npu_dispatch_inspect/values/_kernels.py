@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import atexit
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,6 +16,8 @@ from npu_dispatch_inspect._torch_private import (
 )
 from npu_dispatch_inspect.capture._hook_numbers import restorer
 from npu_dispatch_inspect.capture._hook_threads import thread
+from npu_dispatch_inspect.standin import loader
+from npu_dispatch_inspect.values._collectives import Collectives
 from npu_dispatch_inspect.values._memory import alias, copy_into, elements_of
 from npu_dispatch_inspect.values._plan import Computed, OtherFormError, Plan
 from npu_dispatch_inspect.values._unknown import Unknown
@@ -22,7 +25,8 @@ from npu_dispatch_inspect.values.formulas import find_formula
 
 __all__ = ["install"]
 
-_NAMESPACES = ("aten", "npu")
+_COLLECTIVE = "c10d"
+_NAMESPACES = ("aten", "npu", _COLLECTIVE)
 
 _NO_VALUES = frozenset(
     (
@@ -58,7 +62,12 @@ def install(unknown: Unknown) -> Callable[[], None]:
     stop_noting = tensor_class.note_wrapped_numbers(thread)
     remove = backend_kernels.replace_kernels(list(_kernels(unknown)))
 
-    undo = [stop_noting, remove]
+    loader.move_data(in_queue=False)
+    undo: list[Callable[[], None]] = [
+        functools.partial(loader.move_data, in_queue=True),
+        stop_noting,
+        remove,
+    ]
 
     def end() -> None:
         while undo:
@@ -75,12 +84,17 @@ def _kernels(unknown: Unknown) -> Iterator[tuple[str, Callable[..., Any], bool]]
         "aten::resize_": _resized,
         "aten::resize_as_": _resized,
     }
+    collectives = Collectives()
     for name in backend_kernels.backend_operators():
-        if name.partition("::")[0] not in _NAMESPACES or name in _NO_VALUES:
+        namespace = name.partition("::")[0]
+        if namespace not in _NAMESPACES or name in _NO_VALUES:
             continue
         op = redispatch.find_overload(name)
         run = None if op is None else backend_kernels.backend_kernel(name)
         if run is None:
+            continue
+        if namespace == _COLLECTIVE:
+            yield name, collectives.kernel(name, run), False
             continue
         if name in special:
             yield name, special[name](run), False
@@ -90,15 +104,22 @@ def _kernels(unknown: Unknown) -> Iterator[tuple[str, Callable[..., Any], bool]]
         if not plan.gives_values:
             continue
         known = formula is not None or backend_kernels.has_cpu_kernel(name)
-        yield name, _kernel(op, run, plan, unknown, known=known), False
+        make = functools.partial(_kernel, op, plan, unknown, collectives, known=known)
+        yield name, make(run), False
         above = backend_kernels.backend_kernel(name, above_autograd=True)
         # What such a kernel draws, it draws in the operators that it calls.
         if above is not None and not plan.draws:
-            yield name, _kernel(op, above, plan, unknown, known=known), True
+            yield name, make(above), True
 
 
 def _kernel(
-    op: Any, run: Callable[..., Any], plan: Plan, unknown: Unknown, *, known: bool
+    op: Any,
+    plan: Plan,
+    unknown: Unknown,
+    collectives: Collectives,
+    run: Callable[..., Any],
+    *,
+    known: bool,
 ) -> Callable[..., Any]:
     name = op.name()
     restore = restorer(op)
@@ -108,6 +129,8 @@ def _kernel(
         numbers = here.seen.numbers
         if numbers:
             args, kwargs = restore(args, kwargs, numbers)
+        if collectives.queued:
+            collectives.wait()
         computed: Computed | None = None
         refusal: Exception | None = None
         try:

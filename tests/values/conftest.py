@@ -14,14 +14,12 @@ def computing(unknown=None):
     from npu_dispatch_inspect import values
     from npu_dispatch_inspect.standin import loader
 
-    runtime, loaded = loader._runtime(), loader._loaded
-    runtime.ndi_compute_elsewhere(1)
+    loaded = loader._loaded
     end = values.switch_on(unknown)
     try:
         yield
     finally:
         end()
-        runtime.ndi_compute_elsewhere(0)
         loader._loaded = loaded
         loader._unknown_values.clear()
 
