@@ -71,6 +71,14 @@ class ValuesError(InspectError, RuntimeError):
     """The values of an operator on the stand-in cannot be computed on the CPU.
 
     A RuntimeError as well, as an operator that fails on a device raises one.
+
+    Example:
+        >>> from npu_dispatch_inspect import ValuesError
+        >>> try:
+        ...     raise ValuesError("The stand-in has no formula for npu::npu_iou.")
+        ... except RuntimeError as error:
+        ...     print(error)
+        The stand-in has no formula for npu::npu_iou.
     """
 
 
