@@ -128,6 +128,25 @@ def test_a_graph_that_cannot_be_captured_runs():
     assert failure.message.endswith("ValueError: not today")
 
 
+@pytest.mark.npu
+def test_failure_of_a_backward_operator():
+    """What Dynamo's graph fails at is told with what was traced before it."""
+
+    def program(x):
+        y = x.sin()
+        return torch.renorm(y, 2, 0, 1.0)
+
+    x = torch.ones(3, 4).npu().requires_grad_()
+    with capture_graphs() as graphs:
+        torch.compile(program, backend=graphs.backend)(x)
+
+    (failure,) = graphs.failures
+    assert failure.operator == "npu::npu_renorm_backward"
+    assert failure.partial.names == ("aten::sin", "aten::renorm")
+    lines, first = inspect.getsourcelines(program)
+    assert "renorm" in lines[failure.source.line - first]
+
+
 def test_after_the_block():
     """A graph that comes up after the block is not captured, and runs."""
     with capture_graphs() as graphs:

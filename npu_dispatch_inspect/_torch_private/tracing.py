@@ -189,11 +189,17 @@ def children(
     )
 
 
+Saw = Callable[[Any, Any], None]
+Calling = Callable[[torch.nn.Module], AbstractContextManager[Any]]
+
+_watchers: dict[int, list[tuple[Saw, Calling]]] = {}
+"""Who is told of what a thread traces, the innermost last."""
+_patches: list[Callable[[], None]] = []
+_lock = threading.Lock()
+
+
 @contextmanager
-def watch_nodes(
-    saw: Callable[[Any, Any], None],
-    calling: Callable[[torch.nn.Module], AbstractContextManager[Any]],
-) -> Iterator[None]:
+def watch_nodes(saw: Saw, calling: Calling) -> Iterator[None]:
     """Be told of what this thread's tracing does.
 
     `PythonKeyTracer` of `torch.fx.experimental.proxy_tensor` is what AOTAutograd
@@ -204,38 +210,59 @@ def watch_nodes(
             the operator call that the node stands for.
         calling: gives a block for each call of a module.
     """
+    thread = threading.get_ident()
+    with _lock:
+        if not _watchers:
+            _patches.append(_patch_tracer())
+        _watchers.setdefault(thread, []).append((saw, calling))
+    try:
+        yield
+    finally:
+        with _lock:
+            _watchers[thread].pop()
+            if not _watchers[thread]:
+                del _watchers[thread]
+            if not _watchers:
+                _patches.pop()()
+
+
+def _patch_tracer() -> Callable[[], None]:
+    """Replace the tracer's two methods; returns the function that puts them back."""
     from torch.fx.experimental.proxy_tensor import PythonKeyTracer
 
-    thread = threading.get_ident()
+    names = ("create_node", "call_module")
     own = {
         name: vars(PythonKeyTracer)[name]
-        for name in ("create_node", "call_module")
+        for name in names
         if name in vars(PythonKeyTracer)
     }
     plain_node, plain_call = PythonKeyTracer.create_node, PythonKeyTracer.call_module
 
     def create_node(self: Any, *args: Any, **kwargs: Any) -> Any:
         node = plain_node(self, *args, **kwargs)
-        if threading.get_ident() == thread:
-            saw(self, node)
+        watching = _watchers.get(threading.get_ident())
+        if watching:
+            watching[-1][0](self, node)
         return node
 
     def call_module(self: Any, module: Any, *args: Any, **kwargs: Any) -> Any:
-        if threading.get_ident() != thread:
+        watching = _watchers.get(threading.get_ident())
+        if not watching:
             return plain_call(self, module, *args, **kwargs)
-        with calling(module):
+        with watching[-1][1](module):
             return plain_call(self, module, *args, **kwargs)
 
     PythonKeyTracer.create_node = create_node  # type: ignore[method-assign]
     PythonKeyTracer.call_module = call_module  # type: ignore[assignment, method-assign]
-    try:
-        yield
-    finally:
-        for name in ("create_node", "call_module"):
+
+    def restore() -> None:
+        for name in names:
             if name in own:
                 setattr(PythonKeyTracer, name, own[name])
             else:
                 delattr(PythonKeyTracer, name)
+
+    return restore
 
 
 def trace_partly(function: Callable[..., Any], args: Sequence[torch.Tensor]) -> None:

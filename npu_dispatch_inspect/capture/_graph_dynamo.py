@@ -4,21 +4,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from npu_dispatch_inspect._torch_private import aot
 from npu_dispatch_inspect.capture._graph_build import flat_outputs, placeholders
-from npu_dispatch_inspect.capture._graph_places import (
-    Place,
-    dynamo_places,
-    module_path,
-)
+from npu_dispatch_inspect.capture._graph_places import module_path
 from npu_dispatch_inspect.capture._graph_program import FlatInput, Results
 from npu_dispatch_inspect.records import SourceLocation
 from npu_dispatch_inspect.records.graphs import GraphBreak, InputKind
 
-__all__ = ["Breaks", "flat_inputs", "places", "plain", "results"]
+__all__ = ["Breaks", "flat_inputs", "plain", "results"]
 
 _MEMBER = re.compile(
     r"(?P<owner>.*)\.(?P<which>_parameters|_buffers)\[['\"](?P<name>[^'\"]+)['\"]\]"
@@ -77,11 +73,6 @@ def results(graph_module: Any) -> Callable[[], Results]:
         needs_grad=[bool(getattr(each, "requires_grad", False)) for each in values],
     )
     return lambda: made
-
-
-def places(graph_module: Any) -> Mapping[str, Place]:
-    """Where the nodes come from, as Dynamo noted it."""
-    return {} if graph_module is None else dynamo_places(graph_module)
 
 
 class Breaks:

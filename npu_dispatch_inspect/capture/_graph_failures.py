@@ -62,7 +62,7 @@ def failure(
                 graph,
                 index=recording.index,
                 flat=recording.flat(),
-                places=recording.places(None),
+                places=recording.places(graph),
                 options=recording.options,
                 environment=recording.environment,
             )

@@ -125,10 +125,10 @@ _PART = re.compile(
 )
 
 
-def dynamo_places(graph_module: Any) -> dict[str, Place]:
+def dynamo_places(graph: Any) -> dict[str, Place]:
     """The same for a graph that Dynamo made, from what it noted on the nodes."""
     found = {}
-    for node in graph_module.graph.nodes:
+    for node in graph.nodes:
         trace, stack = aot.dynamo_facts(node)
         source = None
         for line in (trace or "").splitlines():

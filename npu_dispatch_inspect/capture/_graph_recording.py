@@ -35,7 +35,7 @@ class Recording:
     """What the flat inputs are."""
     results: Callable[[], Results]
     places: Callable[[Any], Mapping[str, Place]]
-    """The places of a graph's nodes."""
+    """The places of the nodes of an FX graph."""
     eager_backward: bool = False
     """Compile the backward graph as soon as it is there."""
     step: str = "trace"

@@ -67,7 +67,7 @@ class Whole:
             graph = self.graph_module.graph
             self._learnt = (
                 Names(graph, self.flat, self.results, self.forward_outputs),
-                link(graph, self.places(self.graph_module)),
+                link(graph, self.places(graph)),
             )
         return self._learnt
 

@@ -14,6 +14,7 @@ from npu_dispatch_inspect.capture import _graph_dynamo
 from npu_dispatch_inspect.capture._graph_compile import Compiled, Entry
 from npu_dispatch_inspect.capture._graph_failures import failure, unsupported
 from npu_dispatch_inspect.capture._graph_options import read_options
+from npu_dispatch_inspect.capture._graph_places import Watch, dynamo_places
 from npu_dispatch_inspect.capture._graph_program import Program
 from npu_dispatch_inspect.capture._graph_recording import Recording
 from npu_dispatch_inspect.capture._graph_records import Now, Pending
@@ -202,14 +203,16 @@ class AOTGraphCapture:
         recording = self._recording(
             flat=_graph_dynamo.flat_inputs(graph_module),
             results=_graph_dynamo.results(graph_module),
-            places=_graph_dynamo.places,
+            places=dynamo_places,
         )
         found = self._why.ended(graph_module, recording.index)
         if found is not None:
             with self._lock:
                 self._breaks.append(found)
+        # Dynamo notes places itself; this is for what was traced before a failure.
+        watch = Watch(None)
         try:
-            with tracing.quietly():
+            with tracing.quietly(), watch.watching():
                 return aot.dynamo_compile(
                     graph_module, example_inputs, **recording.compilers()
                 )
@@ -218,7 +221,7 @@ class AOTGraphCapture:
                 self._forget(recording.index)
                 raise
             with self._lock:
-                self._failures.append(failure(error, recording, None, None))
+                self._failures.append(failure(error, recording, watch.graph, None))
             return _graph_dynamo.plain(graph_module)
 
     @property
