@@ -163,6 +163,25 @@ def test_attributes_closures_and_globals():
         assert same(other(x), x * 7)
 
 
+def test_other_objects_are_told_apart():
+    """An argument that is no plain value is another signature for each object."""
+
+    class By:
+        def __init__(self, by):
+            self.by = by
+
+    def scaled(x, how):
+        return x * how.by
+
+    x = torch.ones(2)
+    with capture_graphs() as graphs:
+        compiled = graphs.compile(scaled)
+        # Each is gone before the next one is made, and may leave it its address.
+        results = [compiled(x, By(by)).tolist() for by in (2, 3, 4)]
+
+    assert results == [[2.0, 2.0], [3.0, 3.0], [4.0, 4.0]]
+
+
 def test_weights_are_read_at_every_call():
     """A new value of a weight needs no new graph, a frozen weight does."""
     model, x = nn.Linear(3, 3), torch.ones(1, 3)

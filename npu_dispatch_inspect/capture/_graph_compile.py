@@ -122,7 +122,22 @@ def _plain(value: Any) -> Any:
         return value
     if isinstance(value, (list, tuple)):
         return type(value), tuple(map(_plain, value))
-    return type(value), id(value)
+    return _Same(value)
+
+
+class _Same:
+    """Equal to itself alone; kept, so that nothing else can get its identity."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
 
 
 def _switches() -> tuple[Any, ...]:
