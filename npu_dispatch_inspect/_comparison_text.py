@@ -18,7 +18,9 @@ __all__ = ["comparison_text"]
 
 def comparison_text(comparison: Comparison, *, max_rows: int | None) -> str:
     """The verdict first, then what differs; rows beyond the limit are counted."""
-    if comparison.alignment is None:
+    if comparison.parts or comparison.words.noun == "graph":
+        lines = _graph_lines(comparison, max_rows)
+    elif comparison.alignment is None:
         lines = _table_lines(comparison, max_rows)
     else:
         lines = _call_lines(comparison, max_rows)
@@ -50,6 +52,35 @@ def _call_lines(comparison: Comparison, max_rows: int | None) -> list[str]:
             shown = sum(len(each.changes) * 2 + 1 for each in changed[:max_rows])
             rows = [*rows[:shown], f"... {len(changed) - max_rows} more"]
         lines += [f"  {row}" for row in rows]
+    return lines
+
+
+def _graph_lines(comparison: Comparison, max_rows: int | None) -> list[str]:
+    """Each two graphs under their title; what has no partner before all of them."""
+    if comparison.same:
+        titles = ", ".join(title for title, _ in comparison.parts) or "no graphs"
+        return [f"no difference: {titles}"]
+    verdicts = [
+        f"{title} {'is the same' if part.same else 'differs'}"
+        for title, part in comparison.parts
+    ]
+    names = dict(zip(("only left", "only right"), comparison.names, strict=True))
+    alone = []
+    for each in comparison.differences:
+        place = each.left or each.right
+        if each.graph is None and place is not None:
+            side = f"only in {names[each.kind]}"
+            line = f" ({place.line})" if place.line else ""
+            alone.append(
+                f"capture fails {side}: {place.name}{line}"
+                if each.what == "failure"
+                else f"{place.name} {side}"
+            )
+    lines = ["; ".join([*alone, *verdicts])]
+    for title, part in comparison.parts:
+        if not part.same:
+            rows = comparison_text(part, max_rows=max_rows).split("\n")
+            lines += ["", title, *(f"  {row}".rstrip() for row in rows)]
     return lines
 
 

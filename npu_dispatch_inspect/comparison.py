@@ -11,16 +11,18 @@ from attrs import evolve, field, frozen
 
 from npu_dispatch_inspect._call_patterns import CallPattern, overload_of
 from npu_dispatch_inspect._comparison_details import CHOICES, STANDARD, changes_between
+from npu_dispatch_inspect._comparison_graphs import device_of, graph_pairs, unpaired
 from npu_dispatch_inspect._comparison_sides import Side, calls_of, in_common
+from npu_dispatch_inspect._comparison_tables import table_differences, table_notes
 from npu_dispatch_inspect._comparison_text import comparison_text
 from npu_dispatch_inspect.display.layout import cut
 from npu_dispatch_inspect.display.places import Words, call_line
 from npu_dispatch_inspect.errors import UsageError
 from npu_dispatch_inspect.matching import Alignment, align
 from npu_dispatch_inspect.patterns import Call
-from npu_dispatch_inspect.records.comparisons import Change, Difference, Place
+from npu_dispatch_inspect.records.comparisons import Difference, Place
 from npu_dispatch_inspect.records.printed import Printed
-from npu_dispatch_inspect.records.table_changes import TableChange
+from npu_dispatch_inspect.traces.graphs import GraphSet
 from npu_dispatch_inspect.traces.logs import LogTrace
 from npu_dispatch_inspect.traces.report import DispatchReport
 from npu_dispatch_inspect.traces.tables import DispatchTable
@@ -28,6 +30,7 @@ from npu_dispatch_inspect.traces.tables import DispatchTable
 __all__ = ["Comparison", "compare"]
 
 REGISTRATIONS = Words(noun="registration", plural="registrations")
+GRAPHS = Words(noun="graph", plural="graphs")
 
 
 @frozen(kw_only=True)
@@ -50,9 +53,12 @@ class Comparison(Printed):
     notes: tuple[str, ...] = ()
     """What makes the answer less certain, a sentence each."""
     alignment: Alignment | None = field(default=None, repr=False)
-    """Both sequences side by side; None for tables."""
+    """Both sequences side by side; None for tables and for sets of graphs."""
     calls: tuple[Any, ...] = field(default=(), repr=False)
     """The records of the left side, for the text."""
+    parts: tuple[tuple[str, Comparison], ...] = field(default=(), repr=False)
+    """Of sets of graphs: each two graphs that were compared, with a title such as
+    ``"forward graph"``. Their differences are among those of the whole."""
 
     @property
     def same(self) -> bool:
@@ -99,12 +105,13 @@ def compare(
     Calls are compared by operator and overload, in order; the alignment has as
     few differences as there can be. Where both sides made the same call, its
     details are compared. A trace and a report have the trace in common, a log
-    and a report the log. Registration tables are compared as `compare_tables`
-    does.
+    and a report the log. Of two sets of graphs each two of one stage are compared,
+    forward with forward, and what could not be captured on one side is a
+    difference. Registration tables are compared as `compare_tables` does.
 
     Args:
-        left: An `OpTrace`, `DispatchReport`, `LogTrace` or `DispatchTable`,
-            captured graphs, or a list of operator names.
+        left: An `OpTrace`, `DispatchReport`, `LogTrace`, `DispatchTable`,
+            `GraphSet` or `CapturedGraph`, or a list of operator names.
         right: The other one.
         names: What to call the two; by default their labels or devices.
         details: What of the same call is compared: ``"tensors"`` (dtypes and
@@ -142,34 +149,40 @@ def compare(
             f"A dispatch table can be compared with a dispatch table, not with {other}."
         )
         raise UsageError(msg)
+    if isinstance(left, GraphSet) and isinstance(right, GraphSet):
+        return _graphs(left, right, names or _names(left, right), details, where)
     left, right = in_common(left, right)
     words, one, other_side = calls_of(left, right)
+    found = _calls(words, one, other_side, names or _names(left, right), details, where)
+    return evolve(found, notes=(*_notes(left, right), *found.notes))
+
+
+def _calls(
+    words: Words,
+    left: Side,
+    right: Side,
+    names: tuple[str, str],
+    details: Collection[str],
+    where: Callable[[Any], bool] | None,
+) -> Comparison:
     if where is not None:
-        one, other_side = (
+        left, right = (
             evolve(each, calls=[call for call in each.calls if where(call)])
-            for each in (one, other_side)
+            for each in (left, right)
         )
-    sides = names or _names(left, right)
-    words = Words(
-        noun=words.noun,
-        plural=words.plural,
-        expected=sides[0],
-        traced=sides[1],
-        compared=True,
-    )
-    alignment = align(other_side.calls, _wanted(one.calls))
-    notes = _notes(left, right)
-    if one.nodes and other_side.nodes and one.launched != other_side.launched:
+    alignment = align(right.calls, _wanted(left.calls))
+    notes: tuple[str, ...] = ()
+    if left.nodes and right.nodes and left.launched != right.launched:
         # On a device without launches every verdict is another one.
         details = [each for each in details if each not in ("verdict", "launches")]
-        notes += ("Only one side launched anything, so verdicts are not compared.",)
+        notes = ("Only one side launched anything, so verdicts are not compared.",)
     return Comparison(
-        words=words,
-        sizes=(len(one.calls), len(other_side.calls)),
-        differences=tuple(_differences(alignment, one, other_side, details)),
+        words=evolve(words, expected=names[0], traced=names[1], compared=True),
+        sizes=(len(left.calls), len(right.calls)),
+        differences=tuple(_differences(alignment, left, right, details)),
         notes=notes,
         alignment=alignment,
-        calls=tuple(one.calls),
+        calls=tuple(left.calls),
     )
 
 
@@ -225,69 +238,40 @@ def _place(call: Any) -> Place:
 def _tables(
     left: DispatchTable, right: DispatchTable, names: tuple[str, str]
 ) -> Comparison:
-    from npu_dispatch_inspect.dispatch_table.compare import compare_tables
-
-    notes = []
-    versions = [
-        tuple(
-            f"{package} {version}"
-            for package in ("torch", "torch_npu")
-            if (version := getattr(table.environment, package, None))
-        )
-        for table in (left, right)
-    ]
-    if versions[0] != versions[1]:
-        one, other = (" and ".join(each) or "an unknown torch" for each in versions)
-        notes.append(f"The tables are of {one}, and of {other}.")
-    if left.complete != right.complete:
-        part = names[1] if left.complete else names[0]
-        notes.append(f"{part} has only a part of the registry.")
     return Comparison(
-        words=Words(
-            noun=REGISTRATIONS.noun,
-            plural=REGISTRATIONS.plural,
-            expected=names[0],
-            traced=names[1],
-            compared=True,
-        ),
+        words=evolve(REGISTRATIONS, expected=names[0], traced=names[1], compared=True),
         sizes=(len(left), len(right)),
-        differences=tuple(map(_table_difference, compare_tables(left, right))),
-        notes=tuple(notes),
+        differences=table_differences(left, right),
+        notes=table_notes(left, right, names),
     )
 
 
-def _table_difference(change: TableChange) -> Difference:
-    name = " on ".join(each for each in (change.operator, change.key) if each)
-    sites = [
-        None if fact is None else Place(name=name, line=fact.site or None)
-        for fact in (change.before, change.after)
+def _graphs(
+    left: GraphSet,
+    right: GraphSet,
+    names: tuple[str, str],
+    details: Collection[str],
+    where: Callable[[Any], bool] | None,
+) -> Comparison:
+    parts = []
+    for pair in graph_pairs(left, right):
+        words, one, other = calls_of(pair.left, pair.right)
+        found = _calls(words, one, other, names, details, where)
+        parts.append((pair.title, found))
+    here = [
+        evolve(each, graph=title) for title, part in parts for each in part.differences
     ]
-    changed = sites[0] is not None and sites[1] is not None
-    kinds = {"added": "only right", "removed": "only left", "replaced": "changed"}
-    return Difference(
-        kind=kinds[change.change],
-        what=change.what,
-        left=sites[0],
-        right=sites[1],
-        changes=(
-            Change(
-                what=change.what,
-                left=_fact_text(change.before),
-                right=_fact_text(change.after),
-            ),
-        )
-        if changed
-        else (),
+    return Comparison(
+        words=evolve(GRAPHS, expected=names[0], traced=names[1], compared=True),
+        sizes=(len(left), len(right)),
+        differences=(*here, *unpaired(left, right)),
+        parts=tuple(parts),
     )
-
-
-def _fact_text(fact: Any) -> str:
-    kind = getattr(fact, "schema", None) or getattr(fact, "kind", None) or ""
-    return "  ".join(each for each in (kind, fact.site) if each)
 
 
 _TELLING: tuple[Callable[[Any], str | None], ...] = (
     lambda side: getattr(_trace_of(side), "label", None),
+    device_of,
     lambda side: getattr(getattr(side, "environment", None), "device", None),
 )
 

@@ -48,8 +48,11 @@ class Difference:
     kind: str
     """``"only left"``, ``"only right"`` or ``"changed"``: on both sides, not the same."""
     what: str = "call"
-    """Of tables: ``"definition"``, ``"registration"``, ``"kernel"``, ..."""
+    """Of tables: ``"definition"``, ``"registration"``, ``"kernel"``, ...; of sets of
+    graphs also ``"graph"`` and ``"failure"``."""
     left: Place | None
     right: Place | None
     changes: tuple[Change, ...] = ()
     """What differs, where it is on both sides."""
+    graph: str | None = None
+    """Of sets of graphs: the graph in which the call is, ``"backward graph"``."""
