@@ -53,6 +53,11 @@ def test_what_runs_is_what_runs_without_values(plain, computed):
     calls, launches = traced()
 
     assert {(name,) for name in PROGRAMS.keys() - UNSAFE} <= {each[0] for each in calls}
+    first = next(
+        (each for each in zip(plain[0], calls, strict=False) if each[0] != each[1]),
+        None,
+    )
+    assert first is None
     assert plain[0] == calls
     assert plain[1] == launches
     assert len(launches) > 1000
