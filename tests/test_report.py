@@ -7,6 +7,7 @@ import copy
 import pickle
 from collections import Counter
 
+import attrs
 import pytest
 
 from npu_dispatch_inspect import UsageError, Verdict
@@ -172,6 +173,16 @@ class TestText:
         first, *rest = report.summary().split("\n")
         assert TEXT.startswith(f"{first}\n\n")
         assert TEXT.endswith("\n".join(rest))
+
+    def test_place_without_a_line(self, report):
+        """Of a call that no line of the program made, module and phase are told."""
+        fallback, mm, _ = report.chains[2:]
+        backward = attrs.evolve(fallback, op=mm.op)
+        shown = DispatchReport(chains=[backward], trace=report.trace, logs=None)
+        told = shown.summary().splitlines()
+        assert told[told.index("fallbacks to the CPU: 1") + 1] == (
+            f"  aten::mm: {fallback.why}  fc2 (Linear), backward"
+        )
 
     def test_error(self):
         """What the block died of, and what ran before."""

@@ -21,7 +21,7 @@ from npu_dispatch_inspect.display.text import module_text, source_text, value_te
 from npu_dispatch_inspect.records import OpRecord, Phase, TaskRecord
 from npu_dispatch_inspect.records.chains import ChainNode, Launch, Verdict
 
-__all__ = ["VERDICT_STYLES", "chain_grid"]
+__all__ = ["VERDICT_STYLES", "chain_grid", "heading_text"]
 
 MAX_NAME = 46
 """The first column is this wide at most; longer names push the others aside."""
@@ -101,7 +101,7 @@ def chain_grid(
     shown = list(chains)
     rows: list[Row | Heading | More] = []
     known: dict[tuple[Line, ...], str] = {}
-    for heading, group in groupby(shown[:limit], key=_heading):
+    for heading, group in groupby(shown[:limit], key=heading_text):
         lines = _folded([_line(each, fold=fold) for each in group], fold=fold)
         several = len(lines) > 1 or any(line.below for line in lines)
         same = known.get(lines) if fold and several else None
@@ -139,7 +139,8 @@ def _row(line: Line) -> Row:
     return made[id(line)]
 
 
-def _heading(node: ChainNode) -> str:
+def heading_text(node: ChainNode) -> str:
+    """Where a call stands: its module, phase and line, ``fc (Linear), backward``."""
     phase = "" if node.op.phase is Phase.FORWARD else node.op.phase.value
     if node.op.recomputed:
         phase = "recomputed"

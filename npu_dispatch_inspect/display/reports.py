@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from npu_dispatch_inspect.display.chains import VERDICT_STYLES, chain_grid
+from npu_dispatch_inspect.display.chains import VERDICT_STYLES, chain_grid, heading_text
 from npu_dispatch_inspect.display.document import (
     Column,
     Counts,
@@ -197,7 +197,9 @@ def _failure(failure: Failure) -> Iterator[Element]:
 
 
 def _call(node: ChainNode) -> str:
-    return f"{node.op.qualified_name}: {node.why}{_at(node.op.source)}"
+    # Backward calls are not made at a line of the program.
+    place = _at(node.op.source) or f"  {heading_text(node)}"
+    return f"{node.op.qualified_name}: {node.why}{place}"
 
 
 def _at(source: SourceLocation | None) -> str:
