@@ -103,9 +103,10 @@ def _unknown(text: str, known: Collection[str]) -> str:
             if f"aten::{bare}" in known
             else "it may call several operators"
         )
+        call = f", its command a call such as '{text}(x)'" if prefix else ""
         return (
             f"{text!r} is a Python name, not an operator: {there}; "
-            f"explain() takes the function itself."
+            f"explain() takes the function itself{call}."
         )
     parts = split_spelling(text)
     space, _, name = (parts[0] if parts else f"aten::{bare}").partition("::")
