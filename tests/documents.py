@@ -47,6 +47,7 @@ from sybil.parsers.markdown.lexers import FencedCodeBlockLexer
 ROOT = Path(__file__).parent.parent
 MARKS = re.compile(r"(?:^[ \t]*<!--[^\n]*-->[ \t]*\n)+\Z", re.MULTILINE)
 OWN_PROCESS = "<!-- own process -->"
+OWN_STANDIN = "\nstandin.load(values="
 DOCTEST_OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 SHOWN_ONLY = {"text", "mermaid", "dot", "diff", "markdown"}
 SECONDS = 180
@@ -330,15 +331,26 @@ def update(path):
 
 
 if __name__ == "__main__":
-    _start()
     if sys.argv[1] == "--update":
         import tempfile
 
+        if OWN_STANDIN not in (ROOT / sys.argv[2]).read_text(encoding="utf-8"):
+            _start()
         with tempfile.TemporaryDirectory() as scratch:
             prepare(Path(scratch))
             os.chdir(scratch)
             update(sys.argv[2])
             os.chdir(ROOT)
     else:
-        for each in sys.argv[1:]:
+        # The stand-in is loaded once in a process: those that load another one first.
+        named = sys.argv[1:]
+        early = [
+            each
+            for each in named
+            if OWN_STANDIN in (ROOT / each).read_text(encoding="utf-8")
+        ]
+        for each in early:
+            _run_in_child(each)
+        _start()
+        for each in (each for each in named if each not in early):
             _run_in_child(each)
