@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +42,11 @@ def test_demo_shows_linear_and_a_training_step_on_npu():
     assert "aten::mm" in backward
     assert "device: stand-in (Ascend910B1), nothing is computed" in text
     assert "npu::npu_fusion_attention" in text or "addmm 3" in text
+    # The README shows some of the rows, so its columns may be narrower.
+    readme = (ROOT / "README.md").read_text("utf-8")
+    (excerpt,) = re.findall(r"(?s)```text\n(nn\.Linear.*?)```", readme)
+    wanted = [line.split() for line in excerpt.splitlines() if line not in ("", "...")]
+    assert [line for line in wanted if line not in rows] == []
 
 
 @pytest.mark.npu
@@ -190,7 +196,10 @@ def test_run_captures_lines_of_torch_npu_that_the_script_imports(tmp_path):
         (("run",), "required: script"),
         (("frobnicate",), "invalid choice: 'frobnicate'"),
         (("run", "--stand-in", "--device-count", "0", "setup.py"), "no script"),
-        (("run", "--save", "no/such/file.json", "README.md"), "there is no such folder"),
+        (
+            ("run", "--save", "no/such/file.json", "README.md"),
+            "there is no such folder",
+        ),
         (("run", "--save", "file", "README.md"), "The suffix decides the format"),
         (("run", "--max-ops", "-1", "README.md"), "--max-ops must be a whole number"),
     ],
