@@ -57,7 +57,7 @@ PLAINER = str.maketrans(
 def show(shown: object, file: TextIO | None = None, width: int | None = None) -> None:
     """Print an object in colours, as wide as the terminal.
 
-    Colours need rich (``pip install npu-dispatch-inspect[rich]``) and a terminal;
+    Colours need rich (``pip install 'npu-dispatch-inspect[rich]'``) and a terminal;
     the variable ``NO_COLOR`` turns them off, ``FORCE_COLOR`` turns them on
     everywhere. Without them the text is plain. What is no trace, report or table of
     this package is printed as `print` does.
