@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -143,6 +144,18 @@ def _with_variable(text):
     return found
 
 
+def holders(name):
+    """Processes that have a file open."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            if os.readlink(path) == name:
+                found.append(path)
+        except OSError:
+            continue
+    return found
+
+
 class TestFollower:
     """The process that follows a stream."""
 
@@ -205,6 +218,42 @@ class TestFollower:
             assert follower.follow(written.fileno(), target.fileno())
         finally:
             follower.close()
+
+    def test_it_goes_on_until_nobody_can_write(self, stream, tmp_path):
+        """What a process writes that outlives the program is passed on, to its end."""
+        written, target = stream
+        fcntl.flock(written.fileno(), fcntl.LOCK_SH)
+        follower = Follower.start()
+        written.write(b"one\n")
+        assert follower.follow(written.fileno(), target.fileno())
+        late = subprocess.Popen(
+            ["sh", "-c", "read line; echo late $line >&2"],
+            stdin=subprocess.PIPE,
+            stderr=written,
+        )
+        place = follower.stop()
+        assert place == len(b"one\n")
+        assert follower.go_on(written.fileno(), target.fileno(), place)
+        follower.close()
+        written.close()
+        late.communicate(b"word\n")
+        whole = b"one\nlate word\n"
+        assert self.until(target, whole) == whole
+        name = str(tmp_path / "stream")
+        for _ in range(200):
+            if not holders(name):
+                break
+            time.sleep(0.02)
+        assert holders(name) == []
+
+    def test_it_never_takes_a_number_of_the_program(self, stream):
+        """A program that closes all it does not know closes nothing of its own later."""
+        follower = Follower.start()
+        os.closerange(700, 720)
+        written, target = stream
+        assert not follower.follow(written.fileno(), target.fileno())
+        follower.close()
+        assert written.tell() == 0
 
     def test_captures_without_a_follower_work_as_before(self, monkeypatch):
         """Where no process can be made, the block simply has none."""

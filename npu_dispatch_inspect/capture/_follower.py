@@ -7,23 +7,24 @@ would not come at all.
 
 It is nobody's child, so that a program that waits for its children does not meet it,
 in a session of its own, so that a signal to the program's group does not end it, and
-it ends with the program.
+it ends with the last process that can still write to the stream: usually the program.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import mmap
 import os
 import select
 import signal
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from npu_dispatch_inspect.capture._passing_on import PassingOn
+from npu_dispatch_inspect.capture._passing_on import PassingOn, out_of_the_way
 
 __all__ = ["Follower", "current", "following"]
 
@@ -55,7 +56,9 @@ class Follower:
     """The program's end of the connection."""
 
     def __init__(self, connection: socket.socket, place: mmap.mmap) -> None:
-        self._connection = connection
+        # Where the program's own descriptors do not come: one that closes all it does
+        # not know may get the same number again.
+        self._connection = socket.socket(fileno=out_of_the_way(connection.detach()))
         self._place = place
         self._process = os.getpid()
         self._busy = False
@@ -102,7 +105,7 @@ class Follower:
             return False
         self._place[:] = _PLACE.pack(0)
         try:
-            socket.send_fds(self._connection, [b"follow"], [file, target])
+            self._send(b"follow", [file, target])
         except OSError:
             return False
         self._busy = True
@@ -126,14 +129,29 @@ class Follower:
         place: int = _PLACE.unpack(self._place[:])[0]
         return place
 
+    def go_on(self, file: int, target: int, place: int) -> bool:
+        """Pass on what other processes still write, from a place on, to their end."""
+        if os.getpid() != self._process:
+            return False
+        try:
+            self._send(f"go_on {place}".encode(), [file, target])
+        except OSError:
+            return False
+        return True
+
     def close(self) -> None:
         """Let it end."""
-        self._connection.close()
+        with contextlib.suppress(OSError):
+            self._connection.close()
 
     def _tell(self, message: str) -> None:
         if os.getpid() == self._process:
             with contextlib.suppress(OSError):
-                self._connection.send(message.encode())
+                self._send(message.encode())
+
+    def _send(self, message: bytes, files: Sequence[int] = ()) -> None:
+        # No signal where it has ended: a program may have made SIGPIPE deadly again.
+        socket.send_fds(self._connection, [message], files, socket.MSG_NOSIGNAL)
 
 
 def _serve(connection: socket.socket, place: mmap.mmap, program: int) -> None:
@@ -142,12 +160,12 @@ def _serve(connection: socket.socket, place: mmap.mmap, program: int) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
     _let_go_of_files(connection.fileno())
-    serving = _Serving(connection, place)
+    serving = _Serving(connection, place, program)
     while serving.step():
         pass
     # The connection ends with the program's memory: it may have become another
-    # program, which still writes to the stream.
-    while _runs(program):
+    # program, or left some behind, which still write to the stream.
+    while serving.somebody_writes():
         serving.look()
         select.select([], [], [], PAUSE)
     serving.finish()
@@ -156,16 +174,21 @@ def _serve(connection: socket.socket, place: mmap.mmap, program: int) -> None:
 class _Serving:
     """The follower's own state."""
 
-    def __init__(self, connection: socket.socket, place: mmap.mmap) -> None:
+    def __init__(
+        self, connection: socket.socket, place: mmap.mmap, program: int
+    ) -> None:
         self._connection = connection
         self._place = place
+        self._program = program
         self._stream: PassingOn | None = None
+        self._left: list[PassingOn] = []
+        """Streams that the program has done with and others have not."""
         self._held: list[int] = []
         """Where stretches begin of which the end is not known."""
 
     def step(self) -> bool:
         """Look at the stream and take one message; False when none will come."""
-        pause = None if self._stream is None else PAUSE
+        pause = PAUSE if self._stream is not None or self._left else None
         ready, _, _ = select.select([self._connection], [], [], pause)
         # Before the messages: they tell what to do with what is there by now.
         size = self._size()
@@ -183,6 +206,12 @@ class _Serving:
 
     def look(self, size: int | None = None) -> None:
         """Pass on what is there, up to a size of the stream and to what is held."""
+        for left in list(self._left):
+            done = not self._written_to(left)
+            left.pass_on(last=done, open_lines=True)
+            if done:
+                self._left.remove(left)
+                _close(left)
         stream = self._stream
         if stream is None:
             return
@@ -191,8 +220,25 @@ class _Serving:
             stream.pass_on(last=False, limit=limit, open_lines=True)
             self._note()
 
+    def somebody_writes(self) -> bool:
+        """Whether a process is left that can."""
+        streams = self._left if self._stream is None else [*self._left, self._stream]
+        return any(self._written_to(each) for each in streams)
+
+    def _written_to(self, stream: PassingOn) -> bool:
+        """Whether a process has the stream open: it shares the lock of its opener."""
+        try:
+            fcntl.flock(stream.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:  # a file system without locks
+            return _runs(self._program)
+        fcntl.flock(stream.file, fcntl.LOCK_UN)
+        return False
+
     def finish(self) -> None:
         """Pass on all that is left; what was held is passed on whole."""
+        self.look()
         stream = self._stream
         if stream is not None:
             stream.kept += [(start, 1 << 62) for start in self._held]
@@ -201,8 +247,13 @@ class _Serving:
 
     def _take(self, words: list[str], files: list[int]) -> None:
         if words[0] == "follow":
-            self._stream = PassingOn(*files)
+            self._stream = PassingOn(_opened_anew(files[0]), files[1])
             self._held = []
+            return
+        if words[0] == "go_on":
+            left = PassingOn(_opened_anew(files[0]), files[1])
+            left.passed = int(words[1])
+            self._left.append(left)
             return
         stream = self._stream
         if stream is None:
@@ -217,9 +268,7 @@ class _Serving:
         elif words[0] == "stop":
             self.look()
             self._stream = None
-            for each in (stream.file, stream.target):
-                if each is not None:
-                    os.close(each)
+            _close(stream)
             with contextlib.suppress(OSError):
                 self._connection.send(b"done")
 
@@ -229,6 +278,22 @@ class _Serving:
 
     def _size(self) -> int:
         return 0 if self._stream is None else os.fstat(self._stream.file).st_size
+
+
+def _opened_anew(file: int) -> int:
+    """The same file without a share in its lock; the descriptor is used up."""
+    try:
+        own = os.open(f"/proc/self/fd/{file}", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return file
+    os.close(file)
+    return own
+
+
+def _close(stream: PassingOn) -> None:
+    for each in (stream.file, stream.target):
+        if each is not None:
+            os.close(each)
 
 
 def _let_go_of_files(kept: int) -> None:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import re
 import select
@@ -10,11 +12,29 @@ from typing import Final
 
 from npu_dispatch_inspect.npu_logs.passing import split_foreign
 
-__all__ = ["CHUNK", "PassingOn"]
+__all__ = ["CHUNK", "PassingOn", "out_of_the_way"]
 
 CHUNK: Final = 1 << 20
+_FIRST: Final = 700
+"""Our descriptors' first number: far from the program's, and `select` takes it."""
 _MAY_BEGIN = re.compile(rb"[VIWEF](?:\d|\Z)|\[(?:\Z|r|\d*(?:[\]-]|\Z))")
 """Where in a line without an end a record of torch_npu may have begun."""
+
+
+def out_of_the_way(descriptor: int) -> int:
+    """The same with a number that the program's own do not reach.
+
+    A program finds its descriptors as without us, and one that closes all that it does
+    not know is not given ours again as one of its own.
+
+    Args:
+        descriptor: is used up.
+    """
+    with contextlib.suppress(OSError):  # the limit may be lower
+        moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _FIRST)
+        os.close(descriptor)
+        return moved
+    return descriptor
 
 
 class PassingOn:
@@ -49,7 +69,13 @@ class PassingOn:
         while True:
             place = self.passed + len(rest)
             room = CHUNK if limit is None else min(CHUNK, limit - place)
-            chunk = os.pread(self.file, room, place) if room > 0 else b""
+            try:
+                chunk = os.pread(self.file, room, place) if room > 0 else b""
+            except OSError as error:
+                self.problems.append(
+                    f"What was captured could not be read: {error.strerror}."
+                )
+                return
             data = rest + chunk
             ended = not chunk
             if ended and not (last and data):

@@ -28,7 +28,11 @@ from typing import Final, NamedTuple, Protocol
 
 from npu_dispatch_inspect.capture._cerr import revive
 from npu_dispatch_inspect.capture._follower import Follower, current
-from npu_dispatch_inspect.capture._passing_on import CHUNK, PassingOn
+from npu_dispatch_inspect.capture._passing_on import (
+    CHUNK,
+    PassingOn,
+    out_of_the_way,
+)
 
 __all__ = [
     "STREAM_BITS",
@@ -126,7 +130,12 @@ class Stream:
         _flush()
         with tempfile.TemporaryFile(buffering=0) as file:
             # Above the three standard ones, also where those are closed.
-            self.file = fcntl.fcntl(file.fileno(), fcntl.F_DUPFD_CLOEXEC, STDERR + 1)
+            number = fcntl.fcntl(file.fileno(), fcntl.F_DUPFD_CLOEXEC, STDERR + 1)
+        self.file = out_of_the_way(number)
+        # Whoever inherits the stream has a share in this lock: the follower sees by it
+        # that somebody may still write.
+        with contextlib.suppress(OSError):
+            fcntl.flock(self.file, fcntl.LOCK_SH)
         # Every writer appends, also one that opens the file by another way.
         flags = fcntl.fcntl(self.file, fcntl.F_GETFL)
         fcntl.fcntl(self.file, fcntl.F_SETFL, flags | os.O_APPEND)
@@ -135,11 +144,12 @@ class Stream:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         # Opened anew: writers hold a lock on the position of what they share.
         try:
-            self.end_of_file = os.open(f"/proc/self/fd/{self.file}", os.O_RDONLY)
+            number = os.open(f"/proc/self/fd/{self.file}", os.O_RDONLY)
         except OSError:
-            self.end_of_file = os.dup(self.file)
+            number = os.dup(self.file)
+        self.end_of_file = out_of_the_way(number)
         try:
-            self.original: int | None = os.dup(STDERR)
+            self.original: int | None = out_of_the_way(os.dup(STDERR))
         except OSError:
             self.original = None
         self.passing = PassingOn(self.file, self.original)
@@ -195,10 +205,18 @@ class Stream:
             revive()
         # A child that was there before has another file as its standard error.
         self.waiting = _children() - self.children_before
-        if self.waiting:
+        if self._followed_further():
+            self.close()
+        elif self.waiting:
             _late.append(self)
         else:
             self.close()
+
+    def _followed_further(self) -> bool:
+        """Whether the follower passes on what others still write."""
+        if self.follower is None or self.original is None:
+            return False
+        return self.follower.go_on(self.file, self.original, self.passing.passed)
 
     def _restore(self) -> None:
         if not _same_file(STDERR, self.file):
@@ -219,11 +237,12 @@ class Stream:
 
     def close(self) -> None:
         """Let go of the file, for captures have read their part."""
-        if self.original is not None:
-            os.close(self.original)
-            self.original = self.passing.target = None
-        os.close(self.end_of_file)
-        os.close(self.file)
+        for each in (self.original, self.end_of_file, self.file):
+            # A program that closes all it does not know has closed them as well.
+            if each is not None:
+                with contextlib.suppress(OSError):
+                    os.close(each)
+        self.original = self.passing.target = None
 
 
 class Reading:
@@ -279,13 +298,14 @@ class Reading:
             if stream is None:
                 return
             _flush()
-            self.stop = self._size()
-            if stream.room() < ROOM:
-                stream.full = True
+            try:
+                self._take(stream)
+            except OSError as error:
+                self._data = b""
                 self.problems.append(
-                    "The temporary file is full: later lines are lost."
+                    "The program closed the captured stream, its lines are lost: "
+                    f"{error.strerror}."
                 )
-            self._data = self.read()
             if self._keep:
                 stream.keep(self.start, self.stop)
             stream.readings.remove(self)
@@ -295,6 +315,14 @@ class Reading:
                 stream.end()
             self.problems += stream.problems
             self._stream = None
+
+    def _take(self, stream: Stream) -> None:
+        """Keep what was written in the block."""
+        self.stop = self._size()
+        if stream.room() < ROOM:
+            stream.full = True
+            self.problems.append("The temporary file is full: later lines are lost.")
+        self._data = self.read()
 
     def read(self) -> bytes:
         """What was written so far."""

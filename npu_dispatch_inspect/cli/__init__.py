@@ -50,24 +50,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Args:
         arguments: the words after the program's name; None takes `sys.argv`.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C ended the program of ``run``.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    chosen = None
     try:
         parser, chosen = _parser(words)
         options = parser.parse_args(words)
         if chosen not in RUN_PROGRAMS:
             forgiving_output()
         status = int(options.run(options))
-        sys.stdout.flush()
+        if chosen not in RUN_PROGRAMS:
+            sys.stdout.flush()
     except InspectError as error:
         say(str(error))
         return 2
     except KeyboardInterrupt:
+        if chosen == "run":
+            # Python ends by the signal, as without us; what it would say is said.
+            sys.excepthook = _say_nothing
+            raise
         return INTERRUPTED
     except BrokenPipeError:
         close_output()
         return BROKEN_PIPE
     return status
+
+
+def _say_nothing(*_: object) -> None:
+    """Stand for `sys.excepthook` where an error has been shown."""
 
 
 def _parser(words: Sequence[str]) -> tuple[Parser, str | None]:

@@ -8,6 +8,8 @@ import codecs
 import contextlib
 import io
 import os
+import select
+import shutil
 import sys
 from typing import Any, NoReturn
 
@@ -16,6 +18,7 @@ __all__ = [
     "INTERRUPTED",
     "Parser",
     "ShowVersion",
+    "StandardError",
     "add_json",
     "add_limit",
     "close_output",
@@ -114,9 +117,47 @@ def write(text: str) -> None:
 
 def say(sentence: str) -> None:
     """Print a sentence to standard error, as from this program."""
-    # Whoever closed standard error does not want to hear it.
-    with contextlib.suppress(OSError):
-        print(f"npu-dispatch-inspect: {sentence}", file=sys.stderr, flush=True)
+    StandardError().write(f"npu-dispatch-inspect: {sentence}")
+
+
+class StandardError:
+    """Standard error as it is now, whatever a program does to `sys.stderr` later.
+
+    Nothing that is written stays in a buffer, which Python would try to write at its
+    end, with another exit status where it cannot.
+    """
+
+    def __init__(self) -> None:
+        self._stream = sys.stderr
+        try:
+            self._number: int | None = sys.stderr.fileno()
+        except (AttributeError, OSError, ValueError):
+            self._number = None
+
+    def write(self, text: str) -> None:
+        """Write lines; whoever closed standard error does not want them."""
+        if self._stream is None:
+            return
+        if self._number is None:
+            with contextlib.suppress(OSError, ValueError):
+                print(text, file=self._stream, flush=True)
+            return
+        with contextlib.suppress(Exception):  # the program's own class, or closed
+            sys.stderr.flush()
+        encoding = getattr(self._stream, "encoding", None) or "utf-8"
+        left = memoryview(f"{text}\n".encode(encoding, "backslashreplace"))
+        with contextlib.suppress(OSError):
+            while left:
+                try:
+                    left = left[os.write(self._number, left) :]
+                except BlockingIOError:
+                    select.select([], [self._number], [])
+
+    def width(self, otherwise: int) -> int:
+        """How wide a line may be: the terminal's width, or another."""
+        if self._number is None or not os.isatty(self._number):
+            return otherwise
+        return max(80, shutil.get_terminal_size().columns)
 
 
 def forgiving_output() -> None:
@@ -126,6 +167,8 @@ def forgiving_output() -> None:
     character: bytes come out as they went in, others as their number.
     """
     codecs.register_error("npu_dispatch_inspect", _in_any_case)
+    if sys.stdout is None:  # it was closed: nobody reads
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     raw = getattr(sys.stdout, "buffer", None)
     if isinstance(raw, io.RawIOBase):
         # PYTHONUNBUFFERED: what a pipe does not take at once would be lost.

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from types import TracebackType
@@ -15,9 +16,9 @@ if TYPE_CHECKING:
     from npu_dispatch_inspect.capture.inspector import DispatchInspector
     from npu_dispatch_inspect.traces.report import DispatchReport
 
-__all__ = ["Inspection", "own_traceback"]
+__all__ = ["Inspection", "own_traceback", "show_error"]
 
-_PACKAGE = str(Path(__file__).parent.parent)
+_PACKAGE = str(Path(__file__).parent.parent) + os.sep
 _RUNPY = ("<frozen runpy>", "runpy.py")
 
 
@@ -74,6 +75,31 @@ class Inspection:
         # Where torch loads torch_npu itself, this comes before `_begin`.
         if self._inspector is not None:
             self._inspector.capture_logs()
+
+
+def show_error(error: BaseException) -> None:
+    """Show what the program raised, as Python does at its end.
+
+    Raises:
+        SystemExit: the program's own `sys.excepthook` left.
+    """
+    kind, traceback = type(error), own_traceback(error)
+    try:
+        hook = sys.excepthook
+    except AttributeError:
+        print("sys.excepthook is missing", file=sys.stderr, flush=True)
+        sys.__excepthook__(kind, error, traceback)
+        return
+    try:
+        hook(kind, error, traceback)
+    except SystemExit:
+        raise
+    except BaseException as second:  # noqa: BLE001 - Python goes on as well
+        second.__context__ = None
+        print("Error in sys.excepthook:", file=sys.stderr, flush=True)
+        sys.__excepthook__(type(second), second, own_traceback(second))
+        print("\nOriginal exception was:", file=sys.stderr, flush=True)
+        sys.__excepthook__(kind, error, traceback)
 
 
 def own_traceback(error: BaseException) -> TracebackType | None:

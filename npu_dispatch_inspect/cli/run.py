@@ -4,17 +4,13 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import runpy
-import shutil
-import sys
-from importlib.util import find_spec
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from npu_dispatch_inspect.cli import _standin
-from npu_dispatch_inspect.cli._frame import INTERRUPTED, say
+from npu_dispatch_inspect.cli import _as_main, _standin
+from npu_dispatch_inspect.cli._frame import StandardError
 from npu_dispatch_inspect.errors import InspectError, UsageError
 
 if TYPE_CHECKING:
@@ -71,84 +67,99 @@ def add_parser(commands: Any, summary: str) -> None:
     )
     _standin.add_options(parser)
     parser.add_argument("-m", dest="module", action="store_true", help="run a module")
-    parser.add_argument("script", help="the script, or the module after -m")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
+    parser.add_argument(
+        "program",
+        # A word, and whatever follows: options and -- as well.
+        nargs=argparse.PARSER,
+        metavar="script",
+        help="the script (- is standard input), or the module after -m; and its "
+        "arguments",
+    )
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the program as Python would; its exit status passes through."""
-    if options.module:
-        sys.path.insert(0, "")
-    _check_exists(options.script, module=options.module)
-    _check_writable(options.save)
+    """Run the program as Python would; its exit status passes through.
+
+    Raises:
+        KeyboardInterrupt: the program ended so, and it has been shown.
+    """
+    words = options.program
+    script, *arguments = words[1:] if words[0] == "--" else words
     if options.max_ops < 0:
         msg = f"--max-ops must be a whole number from 0 up, not {options.max_ops}."
         raise UsageError(msg)
+    _check_writable(options.save)
+    _as_main.prepare(script, arguments, module=options.module)
+    _as_main.check(script, module=options.module)
     from npu_dispatch_inspect.capture._follower import following
 
     with following():
-        return _inspected(options)
+        return _inspected(script, options)
 
 
-def _inspected(options: argparse.Namespace) -> int:
-    from npu_dispatch_inspect.cli._program import Inspection, own_traceback
+def _inspected(script: str, options: argparse.Namespace) -> int:
+    from npu_dispatch_inspect.cli._program import Inspection, show_error
 
     _standin.load_if_asked(options)
-    sys.argv = [options.script, *options.arguments]
+    stderr = StandardError()
     inspection = Inspection(max_ops=options.max_ops)
     try:
         with inspection:
-            _run_program(options.script, module=options.module)
+            _as_main.run(script, module=options.module)
     except SystemExit:
-        _tell(inspection, options)
+        _tell(inspection, options, stderr)
         raise
-    except BaseException as error:  # noqa: BLE001 - Python ends with any of them
-        sys.excepthook(type(error), error, own_traceback(error))
-        _tell(inspection, options)
-        return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
-    _tell(inspection, options)
+    except BaseException as error:
+        try:
+            show_error(error)
+        finally:  # its own hook may leave
+            _tell(inspection, options, stderr)
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        return 1
+    _tell(inspection, options, stderr)
     return 0
 
 
-def _run_program(script: str, *, module: bool) -> None:
-    if module:
-        runpy.run_module(script, run_name="__main__", alter_sys=True)
-    else:
-        sys.path.insert(0, str(Path(script).resolve().parent))
-        runpy.run_path(script, run_name="__main__")
-
-
-def _tell(inspection: Inspection, options: argparse.Namespace) -> None:
+def _tell(
+    inspection: Inspection, options: argparse.Namespace, stderr: StandardError
+) -> None:
     """Print the report, and save it.
 
     To standard error: what the program prints may be meant for another program.
     """
-    for problem in inspection.problems:
-        say(problem)
+    try:
+        for sentence in _told(inspection, options, stderr):
+            stderr.write(f"npu-dispatch-inspect: {sentence}")
+    except Exception as error:  # noqa: BLE001 - the exit status is the program's
+        reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+        stderr.write(f"npu-dispatch-inspect: The report could not be made: {reason}.")
+
+
+def _told(
+    inspection: Inspection, options: argparse.Namespace, stderr: StandardError
+) -> Iterator[str]:
+    """Write the report; what is to be said besides."""
+    yield from inspection.problems
     report = inspection.report
     if report is None:
-        say("The program did not import torch, so there is nothing to report.")
+        yield "The program did not import torch, so there is nothing to report."
         return
     shown = report.only(options.only) if options.only else report
     if options.only and not shown.chains:
-        say(f"Nothing that ran matches {options.only!r}.")
-    if shown.chains or options.json or not options.only:
-        _print(_text(shown, as_json=options.json))
+        yield f"Nothing that ran matches {options.only!r}."
     if options.save:
+        # Before the report: a reader that goes away does not keep it from being saved.
         try:
             report.save(options.save)
         except InspectError as error:
-            say(str(error))
+            yield str(error)
+    if shown.chains or options.json or not options.only:
+        stderr.write(_text(shown, as_json=options.json, width=stderr.width(WIDTH)))
 
 
-def _print(text: str) -> None:
-    # Whoever closed standard error does not want it.
-    with contextlib.suppress(BrokenPipeError):
-        print(text, file=sys.stderr, flush=True)
-
-
-def _text(report: DispatchReport, *, as_json: bool) -> str:
+def _text(report: DispatchReport, *, as_json: bool, width: int) -> str:
     if as_json:
         from npu_dispatch_inspect.cli._json import FORMAT, plain
         from npu_dispatch_inspect.cli.show import content
@@ -156,9 +167,6 @@ def _text(report: DispatchReport, *, as_json: bool) -> str:
         return json.dumps(
             plain({"command": "run", "format": FORMAT, **content(report)})
         )
-    width = WIDTH
-    if sys.stderr.isatty():
-        width = max(80, shutil.get_terminal_size().columns)
     return report.to_text(width=width)
 
 
@@ -171,19 +179,4 @@ def _check_writable(path: str | None) -> None:
     format_of(path)
     if not Path(path).resolve().parent.is_dir():
         msg = f"The report cannot be written to {path}: there is no such folder."
-        raise UsageError(msg)
-
-
-def _check_exists(script: str, *, module: bool) -> None:
-    if not module:
-        if not Path(script).exists():
-            msg = f"There is no script {script!r}; use -m to run a module."
-            raise UsageError(msg)
-        return
-    try:
-        found = find_spec(script)
-    except ModuleNotFoundError:  # a package on the way is missing
-        found = None
-    if found is None:
-        msg = f"There is no module {script!r} on sys.path."
         raise UsageError(msg)
