@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from attrs import evolve
 
+from npu_dispatch_inspect.display.chains import heading_text
 from npu_dispatch_inspect.display.text import source_text
 from npu_dispatch_inspect.export._html_model import Entry, Finding
 from npu_dispatch_inspect.records.chains import ChainNode, Failure, Verdict
@@ -186,7 +187,7 @@ def grouped(entries: Iterable[Entry]) -> tuple[Entry, ...]:
 def _why(node: ChainNode) -> Entry:
     return Entry(
         text=f"{node.op.qualified_name}: {node.why}",
-        place=source_text(node.op.source),
+        place=source_text(node.op.source) or heading_text(node),
         number=node.op.index,
     )
 

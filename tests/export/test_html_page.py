@@ -48,6 +48,15 @@ class TestVerdict:
         """A report with a fallback begins with it, by name."""
         assert "1 call ran on the CPU: aten::digamma.out." in words_of(step)
 
+    def test_call_without_a_line_has_module_and_phase(self):
+        """A backward fallback is found by its module, where it has no line."""
+        report = training_step()
+        fallback, mm, _ = report.chains[2:]
+        backward = evolve(fallback, op=mm.op)
+        shown = DispatchReport(chains=[backward], trace=report.trace, logs=report.logs)
+        told = f"aten::mm: {fallback.why} fc2 (Linear), backward"
+        assert told in words_of(html_report(shown))
+
     def test_stand_in_is_said(self, step):
         """A report made on the stand-in says so and that nothing was computed."""
         assert "stand-in for CANN: nothing was computed" in words_of(step)
