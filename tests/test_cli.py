@@ -50,6 +50,24 @@ def test_demo_shows_linear_and_a_training_step_on_npu():
 
 
 @pytest.mark.npu
+def test_run_without_cann_names_the_stand_in(tmp_path):
+    """Where torch fails because torch_npu finds no CANN, the way on is told."""
+    script = tmp_path / "program.py"
+    script.write_text("import torch\n")
+    names = (
+        name
+        for name in os.environ
+        if name.startswith(("ASCEND", "LD_LIBRARY", "NPU_DISPATCH_INSPECT_STANDIN"))
+    )
+    shown = cli("run", str(script), **dict.fromkeys(names, ""))
+    assert (shown.returncode, "libhccl.so" in shown.stderr) == (1, True)
+    assert (
+        "npu-dispatch-inspect: torch_npu cannot be imported without CANN: --stand-in "
+        "runs the program without an NPU.\n"
+    ) in shown.stderr
+
+
+@pytest.mark.npu
 @pytest.mark.parametrize("name", ["Ascend910B1", "Ascend310P3", "Ascend910_9391"])
 def test_run_gives_the_script_its_device(tmp_path, name):
     """A script run on the stand-in sees the device that was asked for."""

@@ -53,6 +53,11 @@ class Inspection:
             sys.meta_path.remove(self._finder)
         if self._inspector is not None:
             self._inspector.__exit__(kind, error, traceback)
+        elif error is not None and _lacks_cann(error):
+            self.problems.append(
+                "torch_npu cannot be imported without CANN: --stand-in runs the program "
+                "without an NPU."
+            )
 
     @property
     def report(self) -> DispatchReport | None:
@@ -75,6 +80,11 @@ class Inspection:
         # Where torch loads torch_npu itself, this comes before `_begin`.
         if self._inspector is not None:
             self._inspector.capture_logs()
+
+
+def _lacks_cann(error: BaseException) -> bool:
+    """Whether it is torch's error about torch_npu, which it loads by itself."""
+    return "torch_npu" in str(error) and isinstance(error.__cause__, ImportError)
 
 
 def show_error(error: BaseException) -> None:
