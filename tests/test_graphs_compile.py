@@ -3,11 +3,18 @@
 
 from __future__ import annotations
 
+import functools
+import random
+import types
+
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F  # noqa: N812 - everybody calls it so
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from npu_dispatch_inspect import capture_graphs
+from npu_dispatch_inspect.capture._graph_compile import MAX_FAILED
 from tests.graph_cases import (
     Block,
     ConvNorm,
@@ -243,6 +250,179 @@ def test_same_storage():
         base = torch.zeros(2)
         assert compiled(base, base.view(2)).tolist() == [2.0, 2.0]
         assert base.tolist() == [1.0, 1.0]
+
+
+def test_sharing_is_looked_at_and_not_the_address():
+    """Other storages shared in the same way need no new graph, other sharing does."""
+
+    def write(a, b):
+        a.add_(1)
+        return a + b
+
+    with capture_graphs() as graphs:
+        compiled = graphs.compile(write)
+        for _ in range(3):
+            base = torch.zeros(4)
+            assert compiled(base[:2], base[2:]).tolist() == [1.0, 1.0]
+            base = torch.zeros(4)
+            assert compiled(base[:2], base[:2].view(2)).tolist() == [2.0, 2.0]
+            base = torch.zeros(4)
+            assert compiled(base[:2], base[1:3]).tolist() == [2.0, 1.0]
+            a, b = torch.zeros(4), torch.zeros(4)
+            assert compiled(a[:2], b[:2]).tolist() == [1.0, 1.0]
+            assert compiled(a, b).tolist() == [2.0, 2.0, 1.0, 1.0]
+            a = torch.zeros(4)
+            assert compiled(a, a.data).tolist() == [2.0] * 4
+        for row in torch.zeros(5, 2):
+            compiled(row, torch.zeros(2))
+
+    assert len(graphs.captured.indices) == 7
+
+
+def test_switches_of_torch():
+    """The default device and the choice of attention are part of the signature."""
+
+    def made(x):
+        return torch.ones(2) * 2, F.scaled_dot_product_attention(x, x, x)
+
+    x = torch.ones(1, 2, 4, 8)
+    with capture_graphs() as graphs:
+        compiled = graphs.compile(made)
+        assert compiled(x)[0].device.type == "cpu"
+        with torch.device("meta"):
+            assert compiled(x)[0].device.type == "meta"
+        with sdpa_kernel(SDPBackend.MATH):
+            compiled(x)
+
+    one, _, other = graphs.captured
+    assert "aten::bmm" not in one.names
+    assert "aten::bmm" in other.names
+
+
+SCALE = 2.0
+HOW = types.ModuleType("how")
+HOW.scale = 2.0
+
+
+def by_global(x):
+    """Look at a global."""
+    return x * SCALE
+
+
+class ByGlobal(nn.Module):
+    """The same in a module."""
+
+    def forward(self, x):
+        return x * SCALE
+
+
+class ByList(nn.Module):
+    """Look at plain values in a list."""
+
+    def __init__(self):
+        super().__init__()
+        self.scales = [2.0]
+
+    def forward(self, x):
+        return x * self.scales[0]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        pytest.param(nn.Sequential(ByGlobal()), id="forward of a submodule"),
+        pytest.param(nn.Sequential(ByGlobal()).forward, id="bound method"),
+        pytest.param(lambda x: by_global(x), id="function that is called"),
+        pytest.param(lambda x: next(by_global(y) for y in [x]), id="inner function"),
+        pytest.param(functools.partial(by_global), id="partial"),
+        pytest.param(lambda x: x * HOW.scale, id="global of a Python module"),
+        pytest.param(nn.Sequential(ByList()), id="list"),
+    ],
+)
+def test_values_that_are_found_further_away(function, monkeypatch):
+    """Globals of every function that runs, and plain lists, are looked at."""
+    with capture_graphs() as graphs:
+        compiled = graphs.compile(function)
+        assert compiled(torch.ones(1)).item() == 2.0
+        assert compiled(torch.ones(1)).item() == 2.0
+        assert graphs.captured.indices == (0,)
+        monkeypatch.setitem(globals(), "SCALE", 5.0)
+        monkeypatch.setattr(HOW, "scale", 5.0)
+        if isinstance(function, nn.Module):
+            for each in function.modules():
+                each.scales = [5.0]
+        assert compiled(torch.ones(1)).item() == 5.0
+
+
+def test_tracing_twice_is_no_second_call():
+    """AOTAutograd traces a function twice, and both see what a first call would see."""
+
+    class Stateful(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.calls = 0
+            self.seen = []
+
+        def forward(self, x):
+            self.calls += 1
+            self.seen.append(x)
+            return x * self.calls * random.random(), len(self.seen)
+
+    random.seed(3)
+    expected = Stateful()(torch.ones(1))
+    random.seed(3)
+    model = Stateful()
+    with capture_graphs() as graphs:
+        result = graphs.compile(model)(torch.ones(1))
+
+    assert result == expected
+    assert (model.calls, model.seen) == (0, [])
+    (note,) = graphs.notes
+    assert note == (
+        "Attribute calls of Stateful changes when the program runs; graphs do not "
+        "change it."
+    )
+
+
+def test_what_cannot_be_captured_is_not_tried_for_ever():
+    """A function that fails with ever new signatures runs as it is in the end."""
+
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.calls = 0
+
+        def forward(self, x):
+            self.calls += 1
+            return x * self.calls if x.sum() > 0 else x
+
+    with capture_graphs() as graphs:
+        compiled = graphs.compile(Counting())
+        results = [compiled(torch.ones(1)).item() for _ in range(MAX_FAILED + 4)]
+
+    assert results == [float(number + 1) for number in range(MAX_FAILED + 4)]
+    assert len(graphs.failures) == MAX_FAILED
+    (note,) = graphs.notes
+    assert note == (
+        f"Counting could not be captured for {MAX_FAILED} signatures; what is new "
+        f"after them runs as it is, without another attempt."
+    )
+
+
+def test_inside_of_transforms():
+    """Inside vmap and grad, and while something else is captured, the function runs."""
+    x = torch.ones(3, 2)
+    with capture_graphs() as graphs:
+        compiled = graphs.compile(torch.sin)
+        assert same(torch.func.vmap(compiled)(x), x.sin())
+        assert same(torch.func.grad(lambda x: compiled(x).sum())(x), x.cos())
+        assert len(graphs) == 0
+        outer = graphs.capture(lambda x: compiled(x) * 2, x)
+        assert outer.inference.names == ("aten::sin", "aten::mul")
+        assert same(compiled(x[0]), x[0].sin())
+
+    assert graphs.failures == ()
+    assert graphs.captured.indices == (0, 1)
 
 
 def test_after_the_block():

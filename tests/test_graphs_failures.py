@@ -262,6 +262,59 @@ def test_hidden_result():
     assert "[1] (Box)" in failure.message
 
 
+class Slot:
+    """A class without a dictionary."""
+
+    __slots__ = ("x",)
+
+    def __init__(self, x):
+        self.x = x
+
+
+@pytest.mark.parametrize(
+    ("function", "take"),
+    [
+        pytest.param(lambda x: (x * i for i in (1, 2)), list, id="generator"),
+        pytest.param(lambda x: {"a": x * 2}.values(), list, id="view of a dictionary"),
+        pytest.param(lambda x: {x * 2}, list, id="set"),
+        pytest.param(lambda x: lambda: x * 2, lambda f: [f()], id="function"),
+        pytest.param(lambda x: Slot(x * 2), lambda box: [box.x], id="slots"),
+        pytest.param(
+            lambda x: [[x * 2]].__iter__(), lambda it: next(it), id="iterator"
+        ),
+    ],
+)
+def test_hidden_in_any_object(function, take):
+    """Wherever a result keeps a tensor, it is never one of the tracing."""
+    x = torch.ones(2)
+    with capture_graphs() as graphs:
+        found = take(graphs.compile(function)(x))
+
+    assert [each.tolist() for each in found] == [
+        each.tolist() for each in take(function(x))
+    ]
+    (failure,) = graphs.failures
+    assert failure.kind is FailureKind.UNSUPPORTED_VALUE
+
+
+def test_tensors_of_a_transform():
+    """Inside torch.func.vmap a capture says why it cannot be done."""
+    found = []
+    with capture_graphs() as graphs:
+        torch.func.vmap(lambda x: found.append(graphs.capture(sine_of, x)) or x)(
+            torch.ones(3, 2)
+        )
+
+    (failure,) = found[0].failures
+    assert failure.kind is FailureKind.UNSUPPORTED_VALUE
+    assert failure.message.startswith("x is a tensor of torch.func.vmap")
+
+
+def sine_of(x):
+    """A function with an argument."""
+    return x.sin()
+
+
 def test_failing_function_still_runs():
     """A compiled function whose capture failed runs as it is, and fails once only."""
     with capture_graphs() as graphs:

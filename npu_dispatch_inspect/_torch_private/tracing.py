@@ -21,6 +21,7 @@ __all__ = [
     "fake_inputs",
     "guards_hold",
     "is_fake_or_functional",
+    "of_another_level",
     "quietly",
     "reparametrized",
     "storage_key",
@@ -139,6 +140,20 @@ def is_fake_or_functional(value: object) -> bool:
 
     return isinstance(value, (FakeTensor, FunctionalTensor)) or (
         isinstance(value, torch.Tensor) and torch._is_functional_tensor(value)
+    )
+
+
+def of_another_level(tensor: torch.Tensor) -> bool:
+    """True for a tensor that a transform of torch.func or another tracer has wrapped.
+
+    `torch._C._functorch.is_functorch_wrapped_tensor`.
+    """
+    from torch._subclasses.functional_tensor import FunctionalTensor
+
+    return (
+        isinstance(tensor, FunctionalTensor)
+        or torch._is_functional_tensor(tensor)
+        or torch._C._functorch.is_functorch_wrapped_tensor(tensor)
     )
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
-from npu_dispatch_inspect._torch_private import aot, modes
+from npu_dispatch_inspect._torch_private import aot, modes, tracing
 from npu_dispatch_inspect.capture import _frames
 from npu_dispatch_inspect.capture._build import _op_name
 from npu_dispatch_inspect.capture._graph_build import link
-from npu_dispatch_inspect.capture._graph_program import Results
+from npu_dispatch_inspect.capture._graph_program import Program, Results
 from npu_dispatch_inspect.capture._graph_recording import Recording
 from npu_dispatch_inspect.capture._graph_records import partial_graph
 from npu_dispatch_inspect.records import ExceptionRecord, Phase, SourceLocation
@@ -25,7 +25,7 @@ from npu_dispatch_inspect.records.graphs import (
     GraphStage,
 )
 
-__all__ = ["closed_over", "failure", "unsupported"]
+__all__ = ["closed_over", "failure", "not_traceable", "unsupported"]
 
 
 def failure(
@@ -238,6 +238,23 @@ def unsupported(results: Results, recording: Recording) -> GraphFailure | None:
         )
     else:
         return None
+    return _refused(recording, message)
+
+
+def not_traceable(program: Program, recording: Recording) -> GraphFailure | None:
+    """Why a program cannot be traced with these inputs; None where it can."""
+    for tensor, each in zip(program.tensors, program.inputs, strict=True):
+        if tracing.of_another_level(tensor):
+            return _refused(
+                recording,
+                f"{each.names[0]} is a tensor of torch.func.vmap, grad or another "
+                f"tracer that is at work: capture outside of it a function that has "
+                f"it inside.",
+            )
+    return None
+
+
+def _refused(recording: Recording, message: str) -> GraphFailure:
     return GraphFailure(
         index=recording.index,
         kind=FailureKind.UNSUPPORTED_VALUE,

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import random
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -20,6 +18,7 @@ import torch
 from attrs import define, field, frozen
 
 from npu_dispatch_inspect._torch_private import tracing
+from npu_dispatch_inspect.capture._graph_state import hidden_tensors, untouched
 from npu_dispatch_inspect.capture._graph_values import (
     Leaves,
     argument_names,
@@ -28,7 +27,7 @@ from npu_dispatch_inspect.capture._graph_values import (
 from npu_dispatch_inspect.errors import UsageError
 from npu_dispatch_inspect.records.graphs import InputKind
 
-__all__ = ["FlatInput", "Program", "Results", "modules_of", "untouched"]
+__all__ = ["FlatInput", "Program", "Results", "modules_of"]
 
 
 @frozen(kw_only=True)
@@ -56,8 +55,10 @@ class Results:
     """A result that holds tensors and could not be opened, by name and class."""
     assigned: list[str] = field(factory=list)
     """Buffers that were assigned to, so that a new tensor stands in their place."""
+    attributes: list[str] = field(factory=list)
+    """Numbers and the like that modules have as attributes, and that were changed."""
     changed: str | None = None
-    """One of them that got another size or dtype."""
+    """A buffer that got another size or dtype."""
 
 
 def modules_of(function: Callable[..., Any]) -> list[tuple[str, torch.nn.Module]]:
@@ -191,6 +192,10 @@ class Program:
         kwargs = {name: each(given) for name, each in self._kwargs.items()}
         results = Results()
         with ExitStack() as stack:
+            # AOTAutograd calls it more than once, and each is to be the first.
+            results.attributes = stack.enter_context(
+                untouched([module for _, module in self.modules])
+            )
             for (_, module), named in zip(self.modules, self._named, strict=True):
                 replaced = {name: flat[position] for name, position in named.items()}
                 stack.enter_context(tracing.reparametrized(module, replaced))
@@ -204,7 +209,7 @@ class Program:
         results.build = open_value(result, "", leaves)
         results.names = leaves.names
         results.needs_grad = [each.requires_grad for each in leaves.tensors]
-        results.hidden = _hidden(leaves.constants)
+        results.hidden = hidden_tensors(leaves.constants)
         results.mutated = [
             position for position, tensor in enumerate(flat) if tracing.written(tensor)
         ]
@@ -265,74 +270,3 @@ class Program:
                     old.copy_(new)
             else:
                 results.changed = name
-
-
-def _hidden(constants: Sequence[tuple[str, Any]]) -> str | None:
-    """A result that keeps a tensor where nobody can take it out."""
-    for name, value in constants:
-        inside = getattr(value, "__dict__", None)
-        if not inside or isinstance(value, (type, torch.nn.Module)):
-            continue
-        pending, seen = list(inside.values()), 0
-        while pending and seen < 1000:  # noqa: PLR2004 - a cache of many layers has some hundred parts
-            seen += 1
-            each = pending.pop()
-            if tracing.is_fake_or_functional(each):
-                return f"{name or 'the result'} ({type(value).__name__})"
-            if isinstance(each, (list, tuple)):
-                pending.extend(each)
-            elif isinstance(each, dict):
-                pending.extend(each.values())
-            elif hasattr(each, "__dict__") and not callable(each):
-                pending.extend(vars(each).values())
-    return None
-
-
-_STATE = {"_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"}
-
-
-@contextmanager
-def untouched(modules: Sequence[torch.nn.Module]) -> Iterator[None]:
-    """Undo what tracing did to modules' attributes and to Python's random numbers."""
-    every = list({id(each): each for one in modules for each in one.modules()}.values())
-    saved = [
-        (
-            each,
-            dict(vars(each)),
-            {
-                name: value.copy()
-                for name, value in vars(each).items()
-                # Those of a ScriptModule are views of what C++ holds.
-                if name in _STATE and isinstance(value, (dict, set))
-            },
-        )
-        for each in every
-    ]
-    numbers = random.getstate()
-    numpy = sys.modules.get("numpy")
-    numpy_numbers = numpy.random.get_state() if numpy is not None else None
-    try:
-        yield
-    finally:
-        random.setstate(numbers)
-        if numpy is not None:
-            numpy.random.set_state(numpy_numbers)
-        for module, attributes, state in saved:
-            now = vars(module)
-            if now.keys() != attributes.keys() or any(
-                now[name] is not value for name, value in attributes.items()
-            ):
-                now.clear()
-                now.update(attributes)
-            for name, content in state.items():
-                if not _same(now[name], content):
-                    now[name].clear()
-                    now[name].update(content)
-
-
-def _same(now: Any, before: Any) -> bool:
-    if isinstance(now, dict):
-        return list(now) == list(before) and all(
-            now[name] is value for name, value in before.items()
-        )
-    return bool(now == before)

@@ -12,10 +12,11 @@ from typing import Any
 from attrs import evolve, frozen
 
 from npu_dispatch_inspect._torch_private import aot, tracing
-from npu_dispatch_inspect.capture._graph_failures import failure
+from npu_dispatch_inspect.capture._graph_failures import failure, not_traceable
 from npu_dispatch_inspect.capture._graph_places import Place, Watch
-from npu_dispatch_inspect.capture._graph_program import Program, untouched
+from npu_dispatch_inspect.capture._graph_program import Program
 from npu_dispatch_inspect.capture._graph_recording import Recording
+from npu_dispatch_inspect.capture._graph_state import untouched
 from npu_dispatch_inspect.capture._hook_threads import hidden
 from npu_dispatch_inspect.records.graphs import (
     FailureKind,
@@ -62,6 +63,9 @@ def trace_program(
         flat=lambda: program.inputs, results=lambda: program.results, places=places
     )
     try:
+        refused = not_traceable(program, recording)
+        if refused is not None:
+            return recording, Traced(failure=refused)
         traced = _attempt(program, recording, watch)
         if (
             traced.failure is not None
@@ -115,11 +119,14 @@ def _attempt(program: Program, recording: Recording, watch: Watch) -> Traced:
             return Traced(
                 failure=failure(error, recording, watch.graph, program.function)
             )
-    notes = tuple(
+    notes = [
         f"Buffer {name} is assigned to; the graphs show it as a write."
         for name in program.results.assigned
-    )
-    return Traced(run=run, holds=holds, notes=notes)
+    ] + [
+        f"Attribute {name} changes when the program runs; graphs do not change it."
+        for name in program.results.attributes
+    ]
+    return Traced(run=run, holds=holds, notes=tuple(notes))
 
 
 def _trace_again(program: Program, inputs: Sequence[Any], watch: Watch) -> None:

@@ -148,12 +148,10 @@ class AOTGraphCapture:
         recording, _ = self._trace(program, sys._getframe(1), eager_backward=True)
         hidden = program.results.hidden
         if hidden is not None:
-            note = (
+            self._note(
                 f"Tensors inside {hidden} are not among the outputs: register the "
                 f"class with torch.utils._pytree to see them."
             )
-            with self._lock:
-                self._notes[note] = None
         return self._captured(recording.index)
 
     def compile(
@@ -187,7 +185,7 @@ class AOTGraphCapture:
                 return Entry(run=None, results=program.results)
             return entry
 
-        return Compiled(function, trace, dynamic=self._options.dynamic)
+        return Compiled(function, trace, dynamic=self._options.dynamic, note=self._note)
 
     def backend(
         self, graph_module: Any, example_inputs: Sequence[Any], **options: Any
@@ -322,6 +320,10 @@ class AOTGraphCapture:
             **facts,
         )
 
+    def _note(self, *sentences: str) -> None:
+        with self._lock:
+            self._notes.update(dict.fromkeys(sentences))
+
     def _add(self, graph: Pending) -> None:
         with self._lock:
             self._graphs.append(graph)
@@ -342,9 +344,9 @@ class AOTGraphCapture:
             return self._recording(eager_backward=eager_backward, **facts)
 
         recording, traced = trace_program(program, start, frame)
-        with self._lock:
-            self._notes.update(dict.fromkeys(traced.notes))
-            if traced.failure is not None:
+        self._note(*traced.notes)
+        if traced.failure is not None:
+            with self._lock:
                 self._failures.append(traced.failure)
         return recording, Entry(
             run=traced.run, results=program.results, holds=traced.holds
