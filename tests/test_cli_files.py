@@ -338,7 +338,7 @@ class TestLogs:
         """Summary, errors and launches of all files are one JSON object."""
         content = json.loads(run("logs", LINEAR, ZOO, "--json", "--limit", "7")[1])
         assert list(content) == [
-            "command", "format", "files", "summary", "errors", "launch_count", "launches",
+            "command", "format", "files", "summary", "errors", "notes", "launch_count", "launches",
         ]  # fmt: skip
         assert len(content["launches"]) == 7
         assert content["launches"][0] == {

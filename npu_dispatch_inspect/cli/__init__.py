@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -58,10 +59,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = None
     try:
         parser, chosen = _parser(words)
-        options = parser.parse_args(words)
+        options = _options(parser, words)
         if chosen not in RUN_PROGRAMS:
             forgiving_output()
-        status = int(options.run(options))
+        status = _status(options)
         if chosen not in RUN_PROGRAMS:
             sys.stdout.flush()
     except InspectError as error:
@@ -76,7 +77,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         close_output()
         return BROKEN_PIPE
+    except OSError as error:
+        what = error.filename or "Standard output"
+        say(f"{what}: {(error.strerror or str(error)).lower()}.")
+        close_output()
+        return 2
     return status
+
+
+def _options(parser: Parser, words: Sequence[str]) -> argparse.Namespace:
+    try:
+        return parser.parse_args(words)
+    finally:  # what --help prints may not find room
+        if sys.stdout is not None:
+            sys.stdout.flush()
+
+
+def _status(options: argparse.Namespace) -> int:
+    """Run the command. What leaves by `sys.exit` is the user's code."""
+    try:
+        return int(options.run(options))
+    except SystemExit as error:
+        if options.command == "run":
+            raise
+        msg = f"The program that was looked at ended itself: sys.exit({error.code!r})."
+        raise InspectError(msg) from error
 
 
 def _say_nothing(*_: object) -> None:

@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 import tempfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -79,7 +80,7 @@ def _begins_as_json(path: str) -> bool:
             head = raw.read(_PEEK)
             if head.startswith(_GZIP):
                 raw.seek(0)
-                with contextlib.suppress(EOFError, gzip.BadGzipFile):
+                with contextlib.suppress(EOFError, gzip.BadGzipFile, zlib.error):
                     head = gzip.GzipFile(fileobj=raw).read(_PEEK)
     except OSError as error:
         msg = f"{path} cannot be read: {os.strerror(error.errno or 0).lower()}."

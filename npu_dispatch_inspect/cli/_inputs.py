@@ -100,7 +100,15 @@ def _value(word: str, device: Any, grad: bool, torch: Any) -> Any:  # noqa: FBT0
     try:
         tree = ast.parse(_TENSOR.sub(placeholder, word), mode="eval").body
         return _built(tree, tensors, torch)
-    except (SyntaxError, ValueError, RuntimeError):
+    except (
+        SyntaxError,
+        ValueError,
+        LookupError,
+        TypeError,
+        ArithmeticError,
+        RuntimeError,
+        MemoryError,
+    ):
         msg = (
             f"The argument {word!r} cannot be understood: write a tensor as f32[2,3], "
             "anything else as in Python, and texts in quotes."
@@ -110,7 +118,11 @@ def _value(word: str, device: Any, grad: bool, torch: Any) -> Any:  # noqa: FBT0
 
 def _built(tree: ast.expr, tensors: list[Any], torch: Any) -> Any:
     """What an expression of literals, tensors and torch's constants stands for."""
-    if isinstance(tree, ast.Call) and isinstance(tree.args[0], ast.Constant):
+    if (
+        isinstance(tree, ast.Call)
+        and tree.args
+        and isinstance(tree.args[0], ast.Constant)
+    ):
         return tensors[int(str(tree.args[0].value))]
     if isinstance(tree, (ast.List, ast.Tuple)):
         kind = list if isinstance(tree, ast.List) else tuple

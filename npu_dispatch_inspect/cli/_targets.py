@@ -57,7 +57,8 @@ def find_callable(text: str, device: Any) -> Callable[..., Any]:
         if isinstance(found, type) and issubclass(found, torch.nn.Module):
             found = _made(found, text)
         if isinstance(found, torch.nn.Module):
-            found = found.to(device)
+            with _told(text, f"moved to {device}"):
+                found = found.to(device)
     if not callable(found):
         msg = f"{text} is not callable but {type(found).__name__}: name a function or module."
         raise UsageError(msg)
@@ -67,7 +68,8 @@ def find_callable(text: str, device: Any) -> Callable[..., Any]:
 
 def _made(kind: type, text: str) -> Any:
     try:
-        return kind()
+        with _told(text, "made", but=TypeError):
+            return kind()
     except TypeError as error:
         msg = (
             f"{text} cannot be made without arguments ({error}): name a function that "
@@ -113,10 +115,15 @@ def run_script(path: str) -> None:
 
 
 @contextlib.contextmanager
-def _told(place: str) -> Iterator[None]:
+def _told(
+    place: str, what: str = "run", but: type[Exception] | tuple[()] = ()
+) -> Iterator[None]:
+    """Say in one sentence what the user's code raised."""
     try:
         yield
+    except but:
+        raise
     except Exception as error:
         reason = str(error).strip().partition("\n")[0]
-        msg = f"{place} could not be run: {type(error).__name__}: {reason}"
+        msg = f"{place} could not be {what}: {type(error).__name__}: {reason}"
         raise UsageError(msg.rstrip(".: ") + ".") from error

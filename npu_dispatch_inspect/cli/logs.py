@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import json
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from npu_dispatch_inspect.cli._frame import add_json, add_limit, row_limit, write
@@ -85,6 +87,7 @@ def run(options: argparse.Namespace) -> int:
 
     whole = LogSummary()
     errors: list[dict[str, Any]] = []
+    notes: list[str] = []
     seen = 0
     several = len(options.files) > 1
     # What is shown after the summary waits in a file where it is much.
@@ -101,11 +104,14 @@ def run(options: argparse.Namespace) -> int:
                 for row in part.rows[:room]:
                     rows.write(_line(_told(row, path if several else None)))
                 seen += part.launches
+                notes += part.notes
         rows.seek(0)
         if options.json:
-            _write_json(options.files, whole, errors, rows, seen)
+            _write_json(options.files, whole, errors, rows, seen, notes)
         else:
             _write_text(whole, errors, rows, seen, limit)
+            for note in notes:
+                write(f"note: {note}")
     return 0
 
 
@@ -116,6 +122,8 @@ class _Part:
         self.summary: LogSummary
         self.errors: list[dict[str, Any]] = []
         self.rows: list[dict[str, Any]] = []
+        self.notes: list[str] = []
+        """Why lines may be missing."""
         self.launches = 0
 
 
@@ -126,10 +134,11 @@ def _parts(
     spool: IO[str] | None,
 ) -> Iterator[_Part]:
     from npu_dispatch_inspect.cli._files import STDIN
-    from npu_dispatch_inspect.npu_logs import map_logs, parse_logs
+    from npu_dispatch_inspect.npu_logs import map_logs
 
     wanted = _Wanted(options)
-    if options.jobs > 1 and path != STDIN:
+    # A packed file is one part in any case.
+    if options.jobs > 1 and path != STDIN and not _packed(path):
         read = functools.partial(_read, wanted=wanted, limit=limit)
         yield from map_logs(path, read, workers=options.jobs)
         return
@@ -137,7 +146,31 @@ def _parts(
     if path == STDIN:
         source = sys.stdin.buffer
     several = path if len(options.files) > 1 else None
-    yield _read(parse_logs(source), wanted, limit, spool, several)
+    problems: list[str] = []
+    part = _read(_records(source, problems), wanted, limit, spool, several)
+    name = "standard input" if path == STDIN else path
+    part.notes = [f"{name}: {each}." for each in problems]
+    yield part
+
+
+def _records(source: Any, problems: list[str]) -> Iterator[LogRecord]:
+    """As `parse_logs`, which does not say why a source ended early."""
+    from npu_dispatch_inspect.npu_logs import LogParser
+    from npu_dispatch_inspect.npu_logs.sources import open_chunks
+
+    parser = LogParser()
+    with open_chunks(source) as chunks:
+        for chunk in chunks:
+            yield from parser.feed(chunk)
+        yield from parser.close()
+    if chunks.problem is not None:
+        problems.append(chunks.problem)
+
+
+def _packed(path: str) -> bool:
+    with contextlib.suppress(OSError), Path(path).open("rb") as file:
+        return file.read(2) == b"\x1f\x8b"
+    return False
 
 
 class _Wanted:
@@ -253,6 +286,7 @@ def _write_json(
     errors: list[dict[str, Any]],
     rows: IO[str],
     seen: int,
+    notes: list[str],
 ) -> None:
     """As `write_json` writes, but launch by launch: there may be millions."""
     from npu_dispatch_inspect.cli._json import FORMAT, plain
@@ -263,6 +297,7 @@ def _write_json(
         "files": files,
         "summary": plain(summary),
         "errors": errors,
+        "notes": notes,
         "launch_count": seen,
     }
     text = json.dumps(head, indent=1)

@@ -35,6 +35,16 @@ LogSource: TypeAlias = (
 """A path, a file descriptor, bytes, an open file, or lines."""
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
+_OTHER: Final = {
+    b"\xfd7zXZ\0": "packed with xz",
+    b"BZh": "packed with bzip2",
+    b"\x28\xb5\x2f\xfd": "packed with zstd",
+    b"PK\x03\x04": "a zip archive",
+    b"\xff\xfe": "UTF-16 text",
+    b"\xfe\xff": "UTF-16 text",
+}
+"""What would be read as a log without a single line of torch_npu's."""
+_HEAD: Final = 8
 
 
 @contextlib.contextmanager
@@ -80,12 +90,20 @@ def _open_path(
         opened = Path(path).open("rb")  # noqa: SIM115 - the stack closes it
         raw: BinaryIO = stack.enter_context(opened)
         size = os.fstat(raw.fileno()).st_size
-        compressed = raw.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+        head = raw.read(_HEAD)
+        compressed = head.startswith(_GZIP_MAGIC)
         raw.seek(0)
     except OSError as error:
         reason = error.strerror or str(error)
         msg = f"Cannot read the log file {path!r}: {reason.lower()}."
         raise RecordError(msg) from None
+    for begin, name in _OTHER.items():
+        if head.startswith(begin):
+            msg = (
+                f"The log file {path!r} is {name}: make UTF-8 text of it first, which "
+                "may be packed with gzip."
+            )
+            raise RecordError(msg)
     if progress or (progress is None and size >= LONG_FILE and sys.stderr.isatty()):
         raw = _with_progress(raw, size, Path(path).name, stack)
     if compressed:

@@ -31,6 +31,7 @@ DAMAGE = (
     TypeError,
     AttributeError,
     cattrs.BaseValidationError,
+    RecursionError,
 )
 """What reading raises where the contents are not what was written."""
 
@@ -95,7 +96,7 @@ def _opened(
     """The kind of a file, whether all of its fields are known, and its parts."""
     try:
         head = next(parts, None)
-    except (CutOffError, NotTextError, ValueError) as error:
+    except (CutOffError, NotTextError, ValueError, RecursionError) as error:
         raise RecordError(_foreign(name)) from error
     # The first tables were written with other dashes, and versions of one number.
     schema = str((head or {}).get("schema")).replace("-", "_")
