@@ -23,10 +23,10 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from npu_dispatch_inspect.capture._cerr import revive
+from npu_dispatch_inspect.capture._children import children
 from npu_dispatch_inspect.capture._follower import Follower, current
 from npu_dispatch_inspect.capture._passing_on import (
     CHUNK,
@@ -124,7 +124,7 @@ class Stream:
         self.process = os.getpid()
         self.readings: list[Reading] = []
         self.full = False
-        self.children_before = _children() - {0}
+        self.children_before = children() - {0}
         self.waiting: frozenset[int] = frozenset()
         """Children from inside the blocks, which may still write to the file."""
         _flush()
@@ -204,7 +204,7 @@ class Stream:
         if self.full:
             revive()
         # A child that was there before has another file as its standard error.
-        self.waiting = _children() - self.children_before
+        self.waiting = children() - self.children_before
         if self._followed_further():
             self.close()
         elif self.waiting:
@@ -365,30 +365,8 @@ def _same_file(first: int, second: int) -> bool:
         return False
 
 
-def _children() -> frozenset[int]:
-    """The processes that this one has started and that have not been waited for.
-
-    Where the system does not list them, 0 stands for them all.
-    """
-    found: set[int] = set()
-    listed = False
-    for task in Path("/proc/self/task").iterdir():
-        # A thread that ends meanwhile takes its list along; its children are
-        # then on that of another.
-        with contextlib.suppress(OSError):
-            found.update(map(int, (task / "children").read_text().split()))
-            listed = True
-    if listed:
-        return frozenset(found)
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except OSError:
-        return frozenset()
-    return frozenset({0})
-
-
 def _drain_late() -> None:
-    alive = _children() if _late else frozenset()
+    alive = children() if _late else frozenset()
     for stream in list(_late):
         stream.drain()
         if not stream.waiting & alive:

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable
 from functools import cache
 from importlib import resources
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from npu_dispatch_inspect.errors import RecordError, UsageError
@@ -20,6 +19,7 @@ from npu_dispatch_inspect.export._html_model import Page, packed
 from npu_dispatch_inspect.export._html_ops import page_of_report, page_of_trace
 from npu_dispatch_inspect.export._html_overview import overview, text_of
 from npu_dispatch_inspect.export._html_tables import page_of_table
+from npu_dispatch_inspect.export._replacing import replacing
 from npu_dispatch_inspect.records.graphs import CapturedGraph
 from npu_dispatch_inspect.traces._deferred import Deferred
 from npu_dispatch_inspect.traces.graphs import GraphSet
@@ -94,7 +94,8 @@ def write_html(x: Shown, path: str | os.PathLike[str]) -> None:
     """
     page = html_report(x)
     try:
-        Path(path).write_text(page, encoding="ascii", newline="\n")
+        with replacing(os.fspath(path)) as file:
+            file.write(page.encode("ascii"))
     except OSError as error:
         msg = f"{os.fspath(path)} cannot be written: {error.strerror}."
         raise RecordError(msg) from error

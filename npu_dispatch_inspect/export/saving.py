@@ -14,6 +14,7 @@ from attrs import frozen
 
 from npu_dispatch_inspect.display.views import knows, text_of
 from npu_dispatch_inspect.errors import RecordError, UsageError
+from npu_dispatch_inspect.export._replacing import replacing
 from npu_dispatch_inspect.traces.logs import LogTrace
 
 __all__ = ["FORMATS", "Format", "format_of", "save"]
@@ -47,6 +48,8 @@ def save(
     format: str | None = None,  # noqa: A002 - the word of every library that saves
 ) -> None:
     """Write a trace, report, table or graph to a file; an existing file is replaced.
+
+    It is replaced when all is written: where something goes wrong it stays as it was.
 
     ``.json`` and ``.jsonl`` hold all of it and can be loaded again. The others are
     for other programs: ``.html``, ``.csv``, ``.parquet``, ``.arrow``,
@@ -84,7 +87,7 @@ def save(
     # Before the file is opened: the object may be in the very file it replaces.
     write = chosen.begin(thing)
     try:
-        with open(target, "wb") as file:
+        with replacing(target) as file:
             if packed and chosen.packs:
                 # No name and no time: the same object gives the same bytes.
                 with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packer:

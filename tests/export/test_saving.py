@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +21,7 @@ from npu_dispatch_inspect import (
     load,
     save,
 )
+from npu_dispatch_inspect.export._replacing import replacing
 from npu_dispatch_inspect.export.saving import FORMATS, format_of
 from npu_dispatch_inspect.records.graphs import CapturedGraph, GraphStage
 from npu_dispatch_inspect.records.paths import Explanation
@@ -169,3 +172,69 @@ def test_errors_are_those_that_the_command_line_prints(tmp_path):
         with pytest.raises(InspectError) as caught:
             save(thing, path)
         assert str(caught.value).endswith(".")
+
+
+class TestReplacing:
+    """An existing file is replaced whole or not at all."""
+
+    def test_an_error_half_way_leaves_what_was_there(self, tmp_path):
+        """Neither a part of the new file nor one beside it is left."""
+        path = tmp_path / "x.json"
+        path.write_text("before")
+
+        def fail():
+            with replacing(str(path)) as file:
+                file.write(b"half")
+                raise OSError(errno.ENOSPC, "full")
+
+        with pytest.raises(OSError, match="full"):
+            fail()
+        assert path.read_text() == "before"
+        assert list(tmp_path.iterdir()) == [path]
+        path.unlink()
+        with pytest.raises(OSError, match="full"):
+            fail()
+        assert list(tmp_path.iterdir()) == []
+
+    def test_readers_and_writers_at_once(self, tmp_path):
+        """Two writers leave the file of one of them, and a reader keeps the old one."""
+        path = str(tmp_path / "x.json")
+        with replacing(path) as first, replacing(path) as second:
+            first.write(b"a" * 9)
+            second.write(b"b")
+        assert Path(path).read_bytes() == b"a" * 9
+        with open(path, "rb") as reader:
+            save(THINGS["trace"], path)
+            assert reader.read() == b"a" * 9
+        assert load(path) == THINGS["trace"]
+
+    def test_rights_and_links_stay(self, tmp_path):
+        """A link stays one, a file keeps its rights, a new one has the usual rights."""
+        path, link = tmp_path / "x.json", tmp_path / "link.json"
+        link.symlink_to(path)
+        before = os.umask(0o027)
+        try:
+            save(THINGS["trace"], link)
+            new = path.stat().st_mode & 0o777
+            path.chmod(0o604)
+            save(THINGS["trace"], link)
+        finally:
+            os.umask(before)
+        assert (new, path.stat().st_mode & 0o777) == (0o640, 0o604)
+        assert link.is_symlink()
+
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no such device")
+    def test_a_device_is_written_as_it_is(self, tmp_path):
+        """What is no ordinary file stays what it is, and says what is wrong."""
+        link = tmp_path / "x.json"
+        link.symlink_to("/dev/full")
+        with pytest.raises(RecordError, match="No space left on device"):
+            save(THINGS["trace"], link)
+        assert list(tmp_path.iterdir()) == [link]
+        assert Path("/dev/full").is_char_device()
+
+    def test_a_name_as_long_as_names_may_be(self, tmp_path):
+        """The file beside it has a shorter one."""
+        path = tmp_path / ("x" * 250 + ".json")
+        save(THINGS["trace"], path)
+        assert load(path) == THINGS["trace"]
