@@ -299,6 +299,82 @@ def test_switches_of_torch():
     assert "aten::bmm" in other.names
 
 
+@pytest.mark.parametrize(
+    ("function", "value", "change"),
+    [
+        pytest.param(lambda x, s: x * len(s), {1}, lambda s: s.add(5), id="set"),
+        pytest.param(
+            lambda x, s: x * s["by"], {"by": 1}, lambda s: s.update(by=2), id="dict"
+        ),
+        pytest.param(
+            lambda x, s: x * s[0][0], [[1]], lambda s: s[0].append(2), id="list"
+        ),
+    ],
+)
+def test_containers_that_change(function, value, change):
+    """A container of plain values is compared by content, as argument and closure."""
+
+    def around(x):
+        return function(x, value)
+
+    x = torch.ones(2)
+    with capture_graphs() as graphs:
+        given, found = graphs.compile(function), graphs.compile(around)
+        given(x, value), found(x)
+        change(value)
+        assert same(given(x, value), function(x, value))
+        assert same(found(x), function(x, value))
+
+    assert graphs.captured.indices == (0, 1, 2, 3)
+
+
+def test_numbers_are_compared_as_they_are_written():
+    """NaN is the same signature again, and -0.0 is another than 0.0."""
+    x = torch.ones(1)
+    with capture_graphs() as graphs:
+        compiled = graphs.compile(torch.mul)
+        for _ in range(3):
+            assert compiled(x, float("nan")).isnan().all()
+        signs = [compiled(x, by).signbit().item() for by in (0.0, -0.0)]
+
+    assert signs == [False, True]
+    assert graphs.captured.indices == (0, 1, 2)
+
+
+def test_a_lazy_module_runs_once_as_it_is():
+    """A module without sizes cannot be traced; after its first call it is captured."""
+    model = nn.LazyLinear(3)
+    with capture_graphs() as graphs:
+        compiled = graphs.compile(model)
+        first, second = compiled(torch.ones(2, 4)), compiled(torch.ones(2, 4))
+
+    assert same(first, second)
+    (failure,) = graphs.failures
+    assert failure.message.startswith("weight has no sizes yet")
+    assert graphs.forward.index == 1
+
+
+@pytest.mark.parametrize("eager_backward", [False, True])
+def test_compiler_of_backward_that_raises(eager_backward):
+    """The backward graph runs as it is then, and a record says why."""
+
+    def refuse(graph, inputs):
+        msg = "not today"
+        raise ValueError(msg)
+
+    with capture_graphs(bw_compiler=refuse, fw_compiler=lambda g, _: g) as graphs:
+        compiled = graphs.compile(torch.sin, eager_backward=eager_backward)
+        x = grads(3)
+        compiled(x).sum().backward()
+
+    assert same(x.grad, torch.ones(3).cos())
+    (failure,) = graphs.failures
+    assert failure.message == (
+        "The compiler of the backward graph raised ValueError: not today"
+    )
+    assert stages(graphs) == ["joint 0", "forward 0", "backward 0"]
+
+
 SCALE = 2.0
 HOW = types.ModuleType("how")
 HOW.scale = 2.0

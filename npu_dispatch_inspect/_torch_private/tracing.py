@@ -20,6 +20,7 @@ __all__ = [
     "children",
     "fake_inputs",
     "guards_hold",
+    "has_sizes",
     "is_fake_or_functional",
     "of_another_level",
     "quietly",
@@ -157,11 +158,21 @@ def of_another_level(tensor: torch.Tensor) -> bool:
     )
 
 
+def has_sizes(tensor: torch.Tensor) -> bool:
+    """False for a parameter of a lazy module and for a nested tensor without a layout.
+
+    `torch.nn.parameter.UninitializedTensorMixin`; both raise when they are asked.
+    """
+    if isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin):  # type: ignore[attr-defined]
+        return False
+    return not (tensor.is_nested and tensor.layout is torch.strided)
+
+
 def storage_key(tensor: torch.Tensor) -> int | None:
     """Something that is equal for tensors on one storage."""
     try:
         return int(tensor.untyped_storage()._cdata)
-    except (RuntimeError, NotImplementedError):  # sparse, meta and the like
+    except (RuntimeError, ValueError):  # sparse, not initialised and the like
         return None
 
 

@@ -251,6 +251,12 @@ def not_traceable(program: Program, recording: Recording) -> GraphFailure | None
                 f"tracer that is at work: capture outside of it a function that has "
                 f"it inside.",
             )
+        if not tracing.has_sizes(tensor):
+            return _refused(
+                recording,
+                f"{each.names[0]} has no sizes yet, or none that torch can trace: call "
+                f"a lazy module once before, and give nested tensors the jagged layout.",
+            )
     return None
 
 

@@ -31,6 +31,7 @@ class Recording:
     options: Options
     environment: Environment
     add: Callable[[Pending], None]
+    fail: Callable[[Recording, Exception], None]
     flat: Callable[[], Sequence[FlatInput]]
     """What the flat inputs are."""
     results: Callable[[], Results]
@@ -108,7 +109,12 @@ class Recording:
             return self._backward
         self.step, self.stage = "compile", GraphStage.BACKWARD
         compiler = self.options.bw_compiler or self.options.fw_compiler
-        return self._compile(graph_module, inputs, GraphStage.BACKWARD, compiler)
+        try:
+            return self._compile(graph_module, inputs, GraphStage.BACKWARD, compiler)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it becomes a record
+            # The forward may have run already: its backward is the graph itself.
+            self.fail(self, error)
+            return aot.boxed(graph_module.forward)
 
     def compile_inference(self, graph_module: Any, inputs: Sequence[Any]) -> Any:
         """Note the only graph and have it compiled."""

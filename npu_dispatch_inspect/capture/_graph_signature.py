@@ -42,6 +42,8 @@ def signature(program: Program, *, dynamic: bool) -> Any:
 
 
 def _tensor(tensor: torch.Tensor, *, dynamic: bool) -> Any:
+    if not tracing.has_sizes(tensor):
+        return type(tensor)
     sizes: Any = tensor.dim()
     if not dynamic:
         strided = tensor.layout is torch.strided
@@ -83,19 +85,33 @@ def _part(tensor: torch.Tensor) -> tuple[Any, ...]:
     return tensor.storage_offset(), tensor.shape, tensor.stride(), whole
 
 
+MAX_DEPTH = 8
+"""Containers that are nested more deeply are told apart by identity."""
+
+MAX_ITEMS = 256
+"""So are larger dictionaries and sets: those are registries more often than settings."""
+
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _TORCH = (torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, depth: int = 0) -> Any:
     """Something to compare a value by; its identity where it is not plain."""
+    if isinstance(value, (float, complex)):
+        # NaN is no other number than before, and -0.0 is another one than 0.0.
+        return type(value), repr(value)
     if isinstance(value, _PLAIN):
-        # 1, 1.0 and True are equal, and make different graphs.
+        # 1 and True are equal, and make different graphs.
         return type(value), value
     if isinstance(value, _TORCH):
         return value
-    if isinstance(value, (list, tuple)):
-        return type(value), tuple(map(_plain, value))
+    if depth < MAX_DEPTH:
+        if isinstance(value, (list, tuple)):
+            return type(value), tuple(_plain(each, depth + 1) for each in value)
+        if type(value) is dict and len(value) <= MAX_ITEMS:
+            return dict, _plain(tuple(value.items()), depth + 1)
+        if type(value) in {set, frozenset} and len(value) <= MAX_ITEMS:
+            return type(value), frozenset(_plain(each, depth + 1) for each in value)
     return _Same(value)
 
 
@@ -152,11 +168,7 @@ def _module(module: torch.nn.Module) -> Any:
     own = vars(module)
     return (
         type(module),
-        tuple(
-            (name, _plain(value))
-            for name, value in own.items()
-            if isinstance(value, _PLAIN) or _is_plain(value)
-        ),
+        tuple((name, _plain(value)) for name, value in own.items() if _is_plain(value)),
         tuple(
             tuple(map(_Same, own[name].values()))
             for name in (
@@ -169,9 +181,12 @@ def _module(module: torch.nn.Module) -> Any:
     )
 
 
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, (list, tuple)):
-        return all(map(_is_plain, value))
+def _is_plain(value: Any, depth: int = 0) -> bool:
+    if depth < MAX_DEPTH:
+        if isinstance(value, (list, tuple, set, frozenset)):
+            return all(_is_plain(each, depth + 1) for each in value)
+        if type(value) is dict:
+            return all(_is_plain(each, depth + 1) for each in value.values())
     return isinstance(value, (*_PLAIN, *_TORCH))
 
 

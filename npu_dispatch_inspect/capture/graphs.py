@@ -180,8 +180,7 @@ class AOTGraphCapture:
             )
             refused = unsupported(program.results, recording)
             if entry.run is not None and refused is not None:
-                with self._lock:
-                    self._failures.append(refused)
+                self._fail(refused)
                 return Entry(run=None, results=program.results)
             return entry
 
@@ -218,8 +217,7 @@ class AOTGraphCapture:
             if aot.is_restart(error):
                 self._forget(recording.index)
                 raise
-            with self._lock:
-                self._failures.append(failure(error, recording, watch.graph, None))
+            self._fail(failure(error, recording, watch.graph, None))
             return _graph_dynamo.plain(graph_module)
 
     @property
@@ -317,6 +315,7 @@ class AOTGraphCapture:
             options=self._options,
             environment=self._environment,
             add=self._add,
+            fail=lambda at, error: self._fail(failure(error, at, None, None)),
             **facts,
         )
 
@@ -327,6 +326,10 @@ class AOTGraphCapture:
     def _add(self, graph: Pending) -> None:
         with self._lock:
             self._graphs.append(graph)
+
+    def _fail(self, record: GraphFailure) -> None:
+        with self._lock:
+            self._failures.append(record)
 
     def _forget(self, index: int) -> None:
         """Take back what was captured of a graph that Dynamo makes once more."""
@@ -346,8 +349,7 @@ class AOTGraphCapture:
         recording, traced = trace_program(program, start, frame)
         self._note(*traced.notes)
         if traced.failure is not None:
-            with self._lock:
-                self._failures.append(traced.failure)
+            self._fail(traced.failure)
         return recording, Entry(
             run=traced.run, results=program.results, holds=traced.holds
         )
