@@ -526,3 +526,17 @@ def test_recurrent():
     assert graphs.failures == ()
     names = [each.name for each in graphs.inference.inputs]
     assert names[:2] == ["rnn.weight_ih_l0", "rnn.weight_hh_l0"]
+
+
+def test_dropout_of_recurrent_layers():
+    """torch's graphs of nn.GRU have no dropout between layers, which is noted."""
+    x = tensor(2, 3, 3)
+    with capture_graphs() as graphs:
+        graphs.capture(nn.GRU(3, 4, num_layers=2, dropout=0.5).eval(), x)
+        graphs.capture(nn.GRU(3, 4, num_layers=2), x)
+        assert graphs.notes == ()
+        captured = graphs.capture(nn.GRU(3, 4, num_layers=2, dropout=0.5), x)
+
+    assert not [name for name in captured.forward.names if "drop" in name]
+    (note,) = captured.notes
+    assert "dropout between the layers of nn.GRU" in note

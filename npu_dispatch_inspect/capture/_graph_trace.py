@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from types import FrameType
 from typing import Any
 
+import torch
 from attrs import evolve, frozen
 
 from npu_dispatch_inspect._torch_private import aot, tracing
@@ -29,6 +30,11 @@ __all__ = ["Traced", "trace_program"]
 AS_COMPILED = (
     "The program was traced with torch.compiler.is_compiling() set: otherwise it looks "
     "at values of tensors."
+)
+
+RNN_DROPOUT = (
+    "torch leaves out the dropout between the layers of nn.{name} where it takes it "
+    "apart: the graphs have none, and eager execution has."
 )
 
 
@@ -126,7 +132,36 @@ def _attempt(program: Program, recording: Recording, watch: Watch) -> Traced:
         f"Attribute {name} changes when the program runs; graphs do not change it."
         for name in program.results.attributes
     ]
+    notes += [
+        RNN_DROPOUT.format(name=name) for name in _without_dropout(program, watch)
+    ]
     return Traced(run=run, holds=holds, notes=tuple(notes))
+
+
+def _without_dropout(program: Program, watch: Watch) -> set[str]:
+    """Classes of recurrent modules whose dropout did not become a node.
+
+    The decompositions of torch.gru, lstm and rnn compare the number of layers the
+    wrong way round and set the dropout to zero (up to torch 2.13 at least).
+    """
+    wanted = {
+        type(each).__name__
+        for _, module in program.modules
+        for each in module.modules()
+        if isinstance(each, torch.nn.RNNBase)
+        and each.training
+        and each.dropout
+        and each.num_layers > 1
+    }
+    if not wanted or watch.graph is None:
+        return set()
+    places = watch.places()
+    for node in watch.graph.nodes:
+        place = places.get(node.name)
+        random = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+        if random and place is not None:
+            wanted.discard(place.module_type or "")
+    return wanted
 
 
 def _trace_again(program: Program, inputs: Sequence[Any], watch: Watch) -> None:
