@@ -27,8 +27,9 @@ __all__ = [
     "has_branches",
     "hide_from_dynamo",
     "hide_modules_from_dynamo",
+    "hide_with_calls_from_dynamo",
     "is_fake",
-    "is_pointwise",
+    "keeps_layout",
     "made_by_dynamo",
     "mode_class",
     "opens_subclass",
@@ -139,6 +140,19 @@ def hide_from_dynamo(*functions: Callable[..., Any]) -> None:
     """
     for function in functions:
         _hide(function.__code__)
+
+
+def hide_with_calls_from_dynamo(*functions: Callable[..., Any]) -> None:
+    """Let Dynamo run these functions, and all that they call, as they are.
+
+    The recursive action of `set_code_exec_strategy`; 2.7 to 2.13.
+    """
+    api: Any = torch._C._dynamo.eval_frame
+    skip = api._FrameAction.SKIP
+    for function in functions:
+        api.set_code_exec_strategy(
+            function.__code__, api._FrameExecStrategy(skip, skip)
+        )
 
 
 def hide_modules_from_dynamo(*names: str) -> None:
@@ -316,10 +330,17 @@ def schema_arguments(op: Any) -> list[tuple[str, bool, Any, bool]] | None:
     ]
 
 
-def is_pointwise(op: Any) -> bool:
-    """An operator of torch's own, tagged to work element by element; 2.1 to 2.14."""
-    tags = getattr(op, "tags", ())
-    return torch.Tag.pointwise in tags and op.namespace == "aten"
+_FILLS = frozenset({"copy_", "fill_", "zero_"})
+
+
+def keeps_layout(op: Any) -> bool:
+    """An operator of torch's own, and what it writes to in place keeps shape, strides and storage.
+
+    Pointwise by its tag, or one that fills. Seen in 2.1 to 2.14.
+    """
+    if getattr(op, "namespace", None) != "aten":
+        return False
+    return torch.Tag.pointwise in op.tags or op._schema.name[6:] in _FILLS
 
 
 def autograd_codes() -> tuple[CodeType, CodeType]:

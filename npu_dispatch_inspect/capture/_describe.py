@@ -68,9 +68,15 @@ class Describe(NamedTuple):
     """Adds the rows of a call's positional arguments to a list."""
 
 
-_PLAIN = frozenset({type(None), bool, int, float, complex, str})
+_AS_IS = frozenset(
+    {
+        *(type(None), bool, int, float, complex, str),
+        *(torch.dtype, torch.device, torch.layout, torch.memory_format),
+    }
+)
 _INT = {int}
-_AS_IS = frozenset({torch.dtype, torch.device, torch.layout, torch.memory_format})
+_EMPTY: list[Any] = []
+"""The row of every empty sequence; rows are never changed."""
 _SYMBOLIC = {
     torch.SymInt: "symint",
     torch.SymFloat: "symfloat",
@@ -135,7 +141,7 @@ def describer() -> Describe:
         # An operator's hash is worked out in Python each time.
         known = keeping.get(id(op))
         if known is None:
-            known = keeping[id(op)] = op, modes.is_pointwise(op)
+            known = keeping[id(op)] = op, modes.keeps_layout(op)
         return known[1]
 
     def plain_row(
@@ -227,12 +233,14 @@ def describer() -> Describe:
         kind = type(value)
         if kind is plain_tensor:
             return tensor_row(value)
-        if kind in _PLAIN or kind in _AS_IS:
+        if kind in _AS_IS:
             return value
         if isinstance(value, plain_tensor):
             return tensor_row(value)
         if isinstance(value, (list, tuple)):
-            if value and set(map(type, value)) == _INT and len(value) <= MAX_ITEMS:
+            if not value:
+                return _EMPTY
+            if set(map(type, value)) == _INT and len(value) <= MAX_ITEMS:
                 # Sizes and dimensions repeat as layouts do.
                 numbers = tuple(value)
                 known = sizes.get(numbers)
@@ -254,7 +262,7 @@ def describer() -> Describe:
             kind = type(value)
             if kind is plain_tensor or kind is parameter:
                 rows.append(tensor_row(value))
-            elif kind in _PLAIN:
+            elif kind in _AS_IS:
                 rows.append(value)
             else:
                 rows.append(value_row(value))
