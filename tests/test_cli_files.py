@@ -245,6 +245,7 @@ class TestDiff:
                         "phase": "forward",
                         "module": "mlp.fc1",
                         "line": "model.py:31",
+                        "graph": None,
                     },
                     "right": None,
                     "changes": [],
