@@ -42,11 +42,12 @@ NDI_EXPORT void *aclCreateTensor(const int64_t *sizes, uint64_t dims, int type,
                                  const int64_t *strides, int64_t offset, int format,
                                  const int64_t *storage, uint64_t storage_dims, void *data)
 {
-    (void)format, (void)storage, (void)storage_dims;
+    (void)storage, (void)storage_dims;
     struct ndi_tensor *made = malloc(sizeof *made + 2 * dims * sizeof *sizes);
     if (!made)
         return NULL;
     made->type = type;
+    made->format = format;
     made->offset = offset;
     made->data = data;
     made->dims = dims;

@@ -7,6 +7,7 @@
 
 struct ndi_tensor {
     int type;
+    int format;     /* aclFormat: how the device's elements lie in memory */
     int64_t offset; /* in elements, from the start of the storage */
     char *data;     /* start of the storage */
     uint64_t dims;
@@ -35,5 +36,11 @@ static inline int64_t *ndi_strides(struct ndi_tensor *tensor)
 
 /* Bytes of an element of this aclDataType, 0 if it is not known. */
 size_t ndi_type_size(int type);
+
+/* Make an executor that copies a tensor's elements into another, whatever their formats. */
+int ndi_begin_copy(void *to, const void *from, uint64_t *workspace, void **executor);
+
+/* Run an executor, and free it. */
+int ndi_finish(void *executor);
 
 #endif

@@ -269,7 +269,7 @@ static void run(const struct executor *executor, uint64_t dim, char *to, const c
         run(executor, dim + 1, to + i * to_step, from + i * from_step);
 }
 
-static int finish(void *handle)
+int ndi_finish(void *handle)
 {
     struct executor *executor = handle;
     int idle = ndi_leaves_memory();
@@ -312,10 +312,15 @@ static struct executor *new_fill(struct ndi_tensor *to, const struct ndi_scalar 
     return made;
 }
 
+int ndi_begin_copy(void *to, const void *from, uint64_t *workspace, void **out)
+{
+    return begin(workspace, out, new_copy(to, (void *)from));
+}
+
 NDI_EXPORT int aclnnInplaceCopyGetWorkspaceSize(void *self, const void *source,
                                                 uint64_t *workspace, void **out)
 {
-    return begin(workspace, out, new_copy(self, (void *)source));
+    return ndi_begin_copy(self, source, workspace, out);
 }
 
 NDI_EXPORT int aclnnCastGetWorkspaceSize(const void *self, int type, void *to,
@@ -384,7 +389,7 @@ NDI_EXPORT int aclnnConstantPadNdGetWorkspaceSize(const void *self, const void *
     NDI_EXPORT int name(void *workspace, uint64_t size, void *executor, void *stream)    \
     {                                                                                    \
         (void)workspace, (void)size, (void)stream;                                       \
-        return finish(executor);                                                         \
+        return ndi_finish(executor);                                                         \
     }
 
 RUNS(aclnnCast)
