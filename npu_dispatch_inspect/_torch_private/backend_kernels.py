@@ -26,6 +26,7 @@ __all__ = [
     "differentiable",
     "empty_queue",
     "has_cpu_kernel",
+    "is_wrapper",
     "missing_features",
     "quiet",
     "replace_kernels",
@@ -203,6 +204,33 @@ def differentiable() -> Iterator[None]:
     )
     with torch.inference_mode(mode=False), torch.enable_grad(), keys:
         yield
+
+
+_WRAPPERS = (
+    "Python",
+    "Functionalize",
+    "FuncTorchGradWrapper",
+    "FuncTorchBatched",
+    "Batched",
+)
+
+
+@functools.cache
+def _wrapper_keys() -> torch._C.DispatchKeySet:
+    keys = torch._C.DispatchKeySet(torch._C._dispatch_key_parse(_WRAPPERS[0]))
+    for name in _WRAPPERS[1:]:
+        keys = keys.add(torch._C._dispatch_key_parse(name))
+    return keys
+
+
+def is_wrapper(tensor: torch.Tensor) -> bool:
+    """True for a tensor that stands for others or for none, and has no memory.
+
+    Fake, functional, batched and differentiated ones; a kernel above autograd meets
+    them. Keys seen in 2.6 to 2.13.
+    """
+    keys = torch._C._dispatch_keys(tensor) & _wrapper_keys()
+    return keys.raw_repr() != 0
 
 
 def empty_queue(device: int) -> None:

@@ -58,7 +58,7 @@ class Collectives:
                 self.wait()
                 loader.move_data(in_queue=False)
 
-        modes.hide_from_dynamo(kernel)
+        modes.hide_with_calls_from_dynamo(kernel)
         return kernel
 
 

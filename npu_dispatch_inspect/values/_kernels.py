@@ -19,7 +19,12 @@ from npu_dispatch_inspect.capture._hook_threads import thread
 from npu_dispatch_inspect.standin import loader
 from npu_dispatch_inspect.values._collectives import Collectives
 from npu_dispatch_inspect.values._memory import alias, copy_into, elements_of
-from npu_dispatch_inspect.values._plan import Computed, OtherFormError, Plan
+from npu_dispatch_inspect.values._plan import (
+    Computed,
+    OtherFormError,
+    Plan,
+    tensors_in,
+)
 from npu_dispatch_inspect.values._unknown import Unknown
 from npu_dispatch_inspect.values.formulas import find_formula
 
@@ -109,7 +114,7 @@ def _kernels(unknown: Unknown) -> Iterator[tuple[str, Callable[..., Any], bool]]
         above = backend_kernels.backend_kernel(name, above_autograd=True)
         # What such a kernel draws, it draws in the operators that it calls.
         if above is not None and not plan.draws:
-            yield name, make(above), True
+            yield name, _unless_wrapped(make(above), above), True
 
 
 def _kernel(
@@ -155,8 +160,22 @@ def _kernel(
             raise
         return result
 
-    modes.hide_from_dynamo(kernel)
+    modes.hide_with_calls_from_dynamo(kernel)
     return kernel
+
+
+def _unless_wrapped(
+    kernel: Callable[..., Any], run: Callable[..., Any]
+) -> Callable[..., Any]:
+    """The kernel, but for calls on wrappers: what they come to has values below."""
+
+    def choose(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        given = tensors_in([*args, *kwargs.values()])
+        chosen = run if any(map(backend_kernels.is_wrapper, given)) else kernel
+        return chosen(keyset, *args, **kwargs)
+
+    modes.hide_from_dynamo(choose)
+    return choose
 
 
 def _contiguous(run: Callable[..., Any]) -> Callable[..., Any]:
@@ -169,7 +188,7 @@ def _contiguous(run: Callable[..., Any]) -> Callable[..., Any]:
                 copy_into(result, alias(tensor))
         return result
 
-    modes.hide_from_dynamo(kernel)
+    modes.hide_with_calls_from_dynamo(kernel)
     return kernel
 
 
@@ -190,5 +209,5 @@ def _resized(run: Callable[..., Any]) -> Callable[..., Any]:
                     now[: held.numel()].copy_(held)
         return result
 
-    modes.hide_from_dynamo(kernel)
+    modes.hide_with_calls_from_dynamo(kernel)
     return kernel

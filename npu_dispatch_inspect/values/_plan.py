@@ -28,7 +28,7 @@ from npu_dispatch_inspect.values._memory import (
     on_device,
 )
 
-__all__ = ["Computed", "Plan"]
+__all__ = ["Computed", "OtherFormError", "Plan", "tensors_in"]
 
 _READ, _WRITTEN, _OUT, _DEVICE, _GENERATOR, _DTYPE, _PIN = range(7)
 
@@ -168,7 +168,11 @@ class Plan:
         Returns:
             The result for the caller: the kernel's own, but for plain numbers.
         """
-        if type(result) is torch.Tensor and not computed.written:
+        if (
+            type(result) is torch.Tensor
+            and not computed.written
+            and result.layout is torch.strided
+        ):
             (value,) = computed.returned
             if copied_simply(result, value):
                 return result
@@ -197,7 +201,11 @@ class Plan:
 
     def _fill(self, target: Any, value: Any) -> None:
         if isinstance(target, torch.Tensor):
-            if not isinstance(value, torch.Tensor):
+            if (
+                not isinstance(value, torch.Tensor)
+                or target.layout is not torch.strided
+            ):
+                # A sparse tensor is made of tensors that are computed on their own.
                 return
             if target.shape != value.shape:
                 if self._data_dependent:
@@ -217,14 +225,14 @@ class Plan:
         """Every tensor that a call has written."""
         for place, role in self._places:
             if role in {_WRITTEN, _OUT} and place < len(args):
-                yield from _tensors(args[place])
+                yield from tensors_in(args[place])
         for name, value in kwargs.items():
             if self._names.get(name) in {_WRITTEN, _OUT}:
-                yield from _tensors(value)
+                yield from tensors_in(value)
         returned = _as_tuple(result, len(self._returns))
         for value, (_, is_argument, _) in zip(returned, self._returns, strict=True):
             if not is_argument:
-                yield from _tensors(value)
+                yield from tensors_in(value)
 
 
 class OtherFormError(Exception):
@@ -329,15 +337,17 @@ def _has_half(args: Iterable[Any], kwargs: dict[str, Any]) -> bool:
     values = [*args, *kwargs.values()]
     return any(
         value in _HALF for value in values if isinstance(value, torch.dtype)
-    ) or (any(each.dtype in _HALF for value in values for each in _tensors(value)))
+    ) or (any(each.dtype in _HALF for value in values for each in tensors_in(value)))
 
 
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """Every tensor with memory of its own kind in a value, lists included."""
     if isinstance(value, torch.Tensor):
-        yield value
+        if value.layout is torch.strided:
+            yield value
     elif isinstance(value, (list, tuple)):
         for each in value:
-            yield from _tensors(each)
+            yield from tensors_in(each)
 
 
 def _as_tuple(result: Any, count: int) -> tuple[Any, ...]:

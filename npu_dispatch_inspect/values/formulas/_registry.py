@@ -24,19 +24,30 @@ _Formula = TypeVar("_Formula", bound=Callable[..., Any])
 _formulas: dict[str, Callable[..., Any]] = {}
 
 
-def formula(*names: str) -> Callable[[_Formula], _Formula]:
+def formula(*names: str, has_out: bool = False) -> Callable[[_Formula], _Formula]:
     """Register a function as what these operators compute.
 
     Args:
         *names: operators, with their overload: ``@formula("npu::npu_silu")``.
+        has_out: each has an overload that writes its result into ``out``.
     """
 
     def register(function: _Formula) -> _Formula:
         for name in names:
             _formulas[name] = function
+            if has_out:
+                _formulas[f"{name}.out"] = _into_out(function)
         return function
 
     return register
+
+
+def _into_out(function: Callable[..., Any]) -> Callable[..., Any]:
+    def run(*, out: torch.Tensor, **arguments: Any) -> torch.Tensor:
+        result = function(**arguments)
+        return out.resize_(result.shape).copy_(result)
+
+    return run
 
 
 def find_formula(name: str) -> Callable[..., Any] | None:

@@ -51,7 +51,7 @@ def one_(input: torch.Tensor) -> torch.Tensor:
     return input.fill_(1)
 
 
-@formula("npu::npu_transpose")
+@formula("npu::npu_transpose", has_out=True)
 def transpose(
     input: torch.Tensor, perm: list[int], require_contiguous: bool
 ) -> torch.Tensor:
@@ -59,19 +59,19 @@ def transpose(
     return input.permute(perm)
 
 
-@formula("npu::npu_broadcast")
+@formula("npu::npu_broadcast", has_out=True)
 def broadcast(input: torch.Tensor, size: list[int]) -> torch.Tensor:
     """Expanded, copied."""
     return input.expand(size)
 
 
-@formula("npu::npu_reshape")
+@formula("npu::npu_reshape", has_out=True)
 def reshape(input: torch.Tensor, shape: list[int], can_refresh: bool) -> torch.Tensor:
     """Another shape."""
     return input.reshape(shape)
 
 
-@formula("npu::npu_slice")
+@formula("npu::npu_slice", has_out=True)
 def slice_(input: torch.Tensor, offsets: list[int], size: list[int]) -> torch.Tensor:
     """A part, from an offset in each dimension."""
     ends = zip(offsets, size, strict=True)
