@@ -245,10 +245,10 @@ class TestDiff:
                         "phase": "forward",
                         "module": "mlp.fc1",
                         "line": "model.py:31",
-                        "graph": None,
                     },
                     "right": None,
                     "changes": [],
+                    "graph": None,
                 }
             ],
             "notes": [],
