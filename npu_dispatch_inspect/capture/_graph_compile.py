@@ -15,6 +15,7 @@ from attrs import frozen
 from npu_dispatch_inspect._torch_private import tracing
 from npu_dispatch_inspect.capture._graph_program import Program, Results
 from npu_dispatch_inspect.capture._graph_signature import signature
+from npu_dispatch_inspect.capture._graph_trace import TRACING
 
 __all__ = ["Compiled", "Entry"]
 
@@ -32,6 +33,12 @@ class Entry:
     results: Results
     holds: Callable[[Sequence[torch.Tensor]], bool] | None = None
     """For symbolic sizes: whether the graphs are right for these tensors as well."""
+
+    def __call__(self, tensors: Sequence[torch.Tensor]) -> Any:
+        """Run the graphs."""
+        assert self.run is not None
+        assert self.results.build is not None
+        return self.results.build(self.run(*tensors))
 
 
 class Trace(Protocol):
@@ -69,29 +76,43 @@ class Compiled:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the graphs for these arguments, capturing them where they are new."""
-        program = Program(self._function, args, kwargs)
+        with TRACING:  # elsewhere the module may be what a trace makes of it
+            program = Program(self._function, args, kwargs)
+            key = signature(program, dynamic=self._dynamic)
         tensors = program.tensors
         if any(map(tracing.of_another_level, tensors)):
             # Inside torch.func.vmap, or while something else traces.
             return self._function(*args, **kwargs)
-        key = signature(program, dynamic=self._dynamic)
+        entry = self._entry(key, tensors)
+        if entry is None:
+            # The first run as well: AOTAutograd looks at it with a dispatch mode.
+            with TRACING:
+                entry = self._entry(key, tensors)  # of another thread meanwhile
+                if entry is None:
+                    entry = self._capture(program, sys._getframe(1))
+                    try:
+                        if entry is not None and entry.run is not None:
+                            return entry(tensors)
+                    finally:
+                        if entry is not None:
+                            self._entries.setdefault(key, []).append(entry)
+        if entry is None or entry.run is None:
+            return self._function(*args, **kwargs)
+        return entry(tensors)
+
+    def _entry(self, key: Any, tensors: Sequence[torch.Tensor]) -> Entry | None:
         for each in self._entries.get(key, ()):
             if each.holds is None or each.holds(tensors):
-                entry = each
-                break
-        else:
-            captured = None
-            if self._failed < MAX_FAILED:
-                captured = self._trace(program, sys._getframe(1))
-            if captured is None:
-                return self._function(*args, **kwargs)
-            entry = captured
-            self._entries.setdefault(key, []).append(entry)
-            if entry.run is None:
-                self._count_failure()
-        if entry.run is None or entry.results.build is None:
-            return self._function(*args, **kwargs)
-        return entry.results.build(entry.run(*tensors))
+                return each
+        return None
+
+    def _capture(self, program: Program, frame: FrameType) -> Entry | None:
+        if self._failed >= MAX_FAILED:
+            return None
+        entry = self._trace(program, frame)
+        if entry is not None and entry.run is None:
+            self._count_failure()
+        return entry
 
     def _count_failure(self) -> None:
         self._failed += 1

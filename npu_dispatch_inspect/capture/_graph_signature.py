@@ -164,11 +164,11 @@ def _inside(modules: Sequence[torch.nn.Module]) -> Iterator[torch.nn.Module]:
 
 
 def _module(module: torch.nn.Module) -> Any:
-    """The plain values and the hooks of one module."""
+    """The plain values, the functions and the hooks of one module."""
     own = vars(module)
     return (
         type(module),
-        tuple((name, _plain(value)) for name, value in own.items() if _is_plain(value)),
+        tuple((name, _plain(value)) for name, value in own.items() if _counts(value)),
         tuple(
             tuple(map(_Same, own[name].values()))
             for name in (
@@ -181,19 +181,22 @@ def _module(module: torch.nn.Module) -> Any:
     )
 
 
-def _is_plain(value: Any, depth: int = 0) -> bool:
+def _counts(value: Any, depth: int = 0) -> bool:
+    """True for plain values, functions, and containers of nothing else."""
     if depth < MAX_DEPTH:
         if isinstance(value, (list, tuple, set, frozenset)):
-            return all(_is_plain(each, depth + 1) for each in value)
+            return all(_counts(each, depth + 1) for each in value)
         if type(value) is dict:
-            return all(_is_plain(each, depth + 1) for each in value.values())
-    return isinstance(value, (*_PLAIN, *_TORCH))
+            return all(_counts(each, depth + 1) for each in value.values())
+    if isinstance(value, (*_PLAIN, *_TORCH)):
+        return True
+    return callable(value) and not isinstance(value, torch.nn.Module)
 
 
 def _looked_at(
     function: Callable[..., Any], modules: Sequence[torch.nn.Module]
 ) -> Iterator[Any]:
-    """What functions find in their closures and globals.
+    """The functions that run, and what they find in their closures and globals.
 
     Those of the program, and the functions that these find there in turn. torch's own
     do not count: its switches are looked at by themselves.
@@ -215,6 +218,7 @@ def _looked_at(
         if plain is None or id(plain) in seen or _is_torchs(plain.__module__):
             continue
         seen.add(id(plain))
+        yield _Same(plain)
         for value in _found(plain):
             if not isinstance(value, torch.nn.Module):
                 yield _plain(value)

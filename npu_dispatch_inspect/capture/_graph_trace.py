@@ -25,7 +25,7 @@ from npu_dispatch_inspect.records.graphs import (
     InputKind,
 )
 
-__all__ = ["Traced", "trace_program"]
+__all__ = ["TRACING", "Traced", "trace_program"]
 
 AS_COMPILED = (
     "The program was traced with torch.compiler.is_compiling() set: otherwise it looks "
@@ -88,13 +88,14 @@ def trace_program(
         program.forget_tensors()
 
 
-_tracing = threading.RLock()
-"""FX tracing patches classes of the process: one thread at a time."""
+TRACING = threading.RLock()
+"""One thread at a time: FX tracing patches classes of the process, and the module that is
+traced has other parameters meanwhile."""
 
 
 @contextmanager
 def _surroundings(program: Program) -> Iterator[None]:
-    with _tracing, ExitStack() as stack:
+    with TRACING, ExitStack() as stack:
         stack.enter_context(untouched([module for _, module in program.modules]))
         # Tracers of operators are about what runs, and nothing does.
         stack.enter_context(tracing.without_active_modes())
