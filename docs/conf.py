@@ -35,7 +35,10 @@ nitpick_ignore_regex = [
     # Their inventories would have to be fetched from the network to link to them.
     ("py:.*", r"(torch|os|re|collections|types|pathlib|array|pd|pl|pa)(\..*)?"),
     # Names for types, and type variables: the signature says what they stand for.
-    ("py:class", r"(.*\.)?(T|Alignment|Ignored|Level|LogSource|Key|Value|Words|_WithArguments)"),
+    (
+        "py:class",
+        r"(.*\.)?(T|Alignment|Ignored|Level|LogSource|Key|Value|Words|_WithArguments)",
+    ),
     # Private classes: what patterns, comparisons and tables are made of inside.
     ("py:class", r"npu_dispatch_inspect\..*\b_\w+(\.\w+)?"),
 ]
