@@ -16,6 +16,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
 from npu_dispatch_inspect import Phase, UsageError, region, trace_ops
+from npu_dispatch_inspect.capture._recorder import Recorder
 
 ENGINES = ("dispatch_mode", "dispatcher")
 
@@ -343,6 +344,27 @@ def test_pools_and_threads_of_threads_are_seen():
     ):
         list(pool.map(work, range(4)))
     assert (calls(trace, "aten::sin"), calls(trace, "aten::cos")) == (4, 4)
+
+
+def test_threads_that_take_the_identities_of_ended_ones_one_after_the_other(
+    monkeypatch,
+):
+    """Both keep their rows, also where neither has made a call when the other begins."""
+    identity = [1]
+    monkeypatch.setattr(threading, "get_ident", lambda: identity[0])
+    recorder = Recorder(nesting=False)
+    operator, arguments = torch.ops.aten.sin.default, (torch.ones(2),)
+
+    def call():
+        recorder.end(recorder.begin(operator, arguments, {}), arguments[0])
+
+    for identity[0] in (1, 2):
+        call()
+    for identity[0] in (1, 2):
+        recorder.new_thread()
+    for identity[0] in (1, 2):
+        call()
+    assert len(recorder.rows()) == 4
 
 
 def test_a_thread_class_of_the_users_runs_as_it_is():

@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
+from itertools import count
 from operator import itemgetter
 from time import perf_counter_ns
 
@@ -71,6 +72,7 @@ class Recorder:
         self.faults: list[str] = []
         """Calls that could not be described, a sentence each."""
         self.threads = Threads()
+        self._ended = count(1)
         self._drain = drain
         self.limit = sys.maxsize if max_ops is None else max_ops
         self.room = sys.maxsize if drain is None else ROOM
@@ -87,7 +89,8 @@ class Recorder:
         """Keep this thread's rows apart from those of one with the same identity."""
         ended = self.threads.pop(threading.get_ident(), None)
         if ended is not None:
-            self.threads[-len(self.threads) - 1] = ended
+            # No thread has such an identity.
+            self.threads[-next(self._ended)] = ended
 
     def rows(self) -> list[Row]:
         """The rows that are here, in the order in which the calls began."""
