@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Final
@@ -21,6 +22,8 @@ from npu_dispatch_inspect.traces.logs import LogTrace
 __all__ = ["LogCapture", "capture_logs"]
 
 DEFAULT_LOGGERS: Final = ("op_plugin", "dispatch")
+LAST_LINE: Final = 0.001
+"""Seconds in which the queue's thread ends a line that it began before it was told."""
 Level = int | str
 
 
@@ -136,6 +139,8 @@ class _Run:
             # The queue's thread may still be writing.
             self._synchronize()
             switch.remove(self)
+            if sys.modules["torch"].npu.is_initialized():
+                time.sleep(LAST_LINE)
         finally:
             self._reading.end()
             self._environment = read_environment()
