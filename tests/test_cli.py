@@ -153,6 +153,24 @@ def test_run_reports_what_an_unmodified_script_ran(tmp_path):
     assert whole.environment.stand_in
 
 
+def test_run_says_how_to_see_what_a_long_report_leaves_out(tmp_path):
+    """The text is cut where a program made many calls; the last line says what helps."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os\n"
+        "os.environ['TORCH_DEVICE_BACKEND_AUTOLOAD'] = '0'\n"
+        "import torch\n"
+        "for _ in range(61):\n"
+        "    torch.ones(1)\n"
+    )
+    shown = cli("run", str(script))
+    assert "... 1 more call\n" in shown.stderr
+    assert shown.stderr.splitlines()[-1] == (
+        "npu-dispatch-inspect: Not all calls are shown: --save report.html keeps them "
+        "all, --only PATTERN shows a part."
+    )
+
+
 def test_run_reports_a_script_that_dies(tmp_path):
     """Its traceback has no frame of ours, its report says what it died of."""
     script = tmp_path / "script.py"

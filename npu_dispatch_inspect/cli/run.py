@@ -157,6 +157,13 @@ def _told(
             yield str(error)
     if shown.chains or options.json or not options.only:
         stderr.write(_text(shown, as_json=options.json, width=stderr.width(WIDTH)))
+    from npu_dispatch_inspect.display.reports import MAX_CHAINS
+
+    if len(shown.chains) > MAX_CHAINS and not (options.save or options.json):
+        yield (
+            "Not all calls are shown: --save report.html keeps them all, "
+            "--only PATTERN shows a part."
+        )
 
 
 def _text(report: DispatchReport, *, as_json: bool, width: int) -> str:

@@ -62,7 +62,8 @@ def report_document(
     grid, more = chain_grid(report.chains, fold=fold, limit=max_chains)
     tree: list[Element] = [grid]
     if more:
-        tree.append(line(f"... {more} more calls", "dim"))
+        word = "call" if more == 1 else "calls"
+        tree.append(line(f"... {more} more {word}", "dim"))
     if not html:
         blank = line()
         rest = (*_counts(report), *_standing_out(report))
