@@ -20,6 +20,7 @@ from torch.utils._debug_mode import DebugMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from npu_dispatch_inspect import trace_ops
+from npu_dispatch_inspect._torch_private.modes import storage_address
 
 ROUNDS = 7
 CHAIN = 20_000
@@ -31,6 +32,25 @@ class Bare(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         """Call on."""
         return func(*args, **(kwargs or {}))
+
+
+class Reading(Bare):
+    """Reads once what a description has to tell of each result, and keeps nothing."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        """Call on, and read."""
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor):
+            storage_address(result)
+            _ = (
+                result.shape,
+                result.stride(),
+                result.storage_offset(),
+                result.dtype,
+                result.device,
+                result.requires_grad,
+            )
+        return result
 
 
 def chain():
@@ -56,6 +76,7 @@ def encoder():
 CONFIGURATIONS = {
     "no mode": contextlib.nullcontext,
     "bare mode": Bare,
+    "reading": Reading,
     "full": trace_ops,
     "names": lambda: trace_ops(detail="names"),
     "DebugMode": DebugMode,
