@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -96,3 +97,32 @@ def test_torch_has_no_upper_bound():
     ]
     assert bounds == ["torch>=2.6"]
     assert metadata("npu-dispatch-inspect")["Requires-Python"] == ">=3.10"
+
+
+def private_torch(tree):
+    """Names of torch's private API in a module, operators and their names aside."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            name = ast.unparse(node)
+        elif isinstance(node, ast.ImportFrom):
+            name = node.module or ""
+        elif isinstance(node, ast.Import):
+            name = " ".join(each.name for each in node.names)
+        else:
+            continue
+        if name.startswith("torch.ops."):
+            continue
+        if re.search(r"^torch\.(?:\w+\.)*_[a-zA-Z]", name):
+            yield name
+
+
+def test_private_api_of_torch_is_used_in_one_room():
+    """What may change with any release of torch stands in _torch_private alone."""
+    package = Path(npu_dispatch_inspect.__file__).parent
+    found = {
+        (path.relative_to(package).as_posix(), name)
+        for path in package.rglob("*.py")
+        if "_torch_private" not in path.parts
+        for name in private_torch(ast.parse(path.read_text(encoding="utf-8")))
+    }
+    assert found == set()

@@ -28,6 +28,7 @@ __all__ = [
     "hide_from_dynamo",
     "hide_modules_from_dynamo",
     "hide_with_calls_from_dynamo",
+    "higher_order_class",
     "is_fake",
     "keeps_layout",
     "made_by_dynamo",
@@ -35,6 +36,7 @@ __all__ = [
     "opens_subclass",
     "operator_class",
     "other_modes",
+    "packet_class",
     "pop_mode",
     "push_mode",
     "quiet_reads",
@@ -61,6 +63,12 @@ sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ig
 
 operator_class = type(torch.ops.aten.ones_like.default)
 """`torch._ops.OpOverload`; higher-order operators are of another class; 2.1 to 2.14."""
+
+packet_class = type(torch.ops.aten.ones_like)
+"""`torch._ops.OpOverloadPacket`: an operator with all its overloads; 2.1 to 2.14."""
+
+higher_order_class = torch._ops.HigherOrderOperator
+"""Class of `cond`, `scan` and the like; 2.1 to 2.14."""
 
 storage_address: Callable[[torch.Tensor], int] = torch._C._storage_id  # type: ignore[attr-defined]
 """Address of a tensor's storage, without making a Python object of it; 2.1 to 2.14."""

@@ -272,12 +272,12 @@ def identify(node: Any) -> tuple[NodeKind, str, str]:
         return NodeKind.CONSTANT, str(target), "default"
     if target is operator.getitem:
         return NodeKind.GETITEM, "getitem", "default"
-    if isinstance(target, torch._ops.OpOverload):
+    if isinstance(target, modes.operator_class):
         name, overload = _op_name(target)
         return NodeKind.OPERATOR, name, overload
-    if isinstance(target, torch._ops.HigherOrderOperator):
+    if isinstance(target, modes.higher_order_class):
         inner = node.args[0] if node.args else None
-        if isinstance(inner, torch._ops.OpOverload):
+        if isinstance(inner, modes.operator_class):
             # auto_functionalized(op, ...) stands for the operator it calls.
             return (NodeKind.HIGHER_ORDER, *_op_name(inner))
         return NodeKind.HIGHER_ORDER, f"higher_order::{target.name()}", "default"
@@ -289,7 +289,7 @@ def identify(node: Any) -> tuple[NodeKind, str, str]:
 
 
 def _origin(kind: NodeKind, name: str, original: Any) -> str | None:
-    if kind is not NodeKind.OPERATOR or not isinstance(original, torch._ops.OpOverload):
+    if kind is not NodeKind.OPERATOR or not isinstance(original, modes.operator_class):
         return None
     came_from, overload = _op_name(original)
     # add_ that has become add is the same operator, made functional.
@@ -351,7 +351,7 @@ def plain_value(raw: Any) -> Value:
         return Constant(kind=symbolic, text=str(raw))
     if isinstance(raw, torch.Generator):
         return Constant(kind="generator", text=str(raw.device))
-    if isinstance(raw, (torch._ops.OpOverload, torch._ops.HigherOrderOperator)):
+    if isinstance(raw, (modes.operator_class, modes.higher_order_class)):
         name, overload = _op_name(raw)
         text = name if overload == "default" else f"{name}.{overload}"
         return Constant(kind="callable", text=text)

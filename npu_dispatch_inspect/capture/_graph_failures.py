@@ -106,13 +106,13 @@ def _operator(frames: list[Any]) -> Any:
         if _frames._classify(frame.f_code) & _frames.USER:
             return None
         called = frame.f_locals.get("func")
-        if isinstance(called, torch._ops.OpOverload):
+        if isinstance(called, modes.operator_class):
             return called
     return None
 
 
 def _qualified(called: Any) -> str | None:
-    if not isinstance(called, torch._ops.OpOverload):
+    if not isinstance(called, modes.operator_class):
         return None
     name, overload = _op_name(called)
     return name if overload == "default" else f"{name}.{overload}"

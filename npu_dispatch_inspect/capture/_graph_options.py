@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from npu_dispatch_inspect._torch_private import aot
+from npu_dispatch_inspect._torch_private import aot, modes
 from npu_dispatch_inspect.capture._graph_records import Options
 from npu_dispatch_inspect.errors import UsageError
 
@@ -82,7 +82,7 @@ def _decompositions(
     for each in operators:
         overloads = (
             {each}
-            if isinstance(each, torch._ops.OpOverload)
+            if isinstance(each, modes.operator_class)
             else {getattr(each, name) for name in each.overloads()}
         )
         if not overloads & table.keys():
@@ -92,7 +92,7 @@ def _decompositions(
 
 
 def _operator(given: Any) -> Any:
-    if isinstance(given, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+    if isinstance(given, (modes.operator_class, modes.packet_class)):
         return given
     if isinstance(given, str):
         space, _, rest = given.replace("::", ".", 1).partition(".")

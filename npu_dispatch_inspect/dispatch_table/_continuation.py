@@ -14,9 +14,8 @@ from typing import Any
 
 import torch
 from attrs import evolve
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from npu_dispatch_inspect._torch_private import dispatcher, keysets
+from npu_dispatch_inspect._torch_private import dispatcher, keysets, modes
 from npu_dispatch_inspect.dispatch_table._composites import (
     CALLS_NOTHING,
     GENERATED,
@@ -90,7 +89,7 @@ def follow(
     return followed
 
 
-class _Follower(TorchDispatchMode):
+class _Follower(modes.mode_class):
     """Collects the calls of one level, and makes another for the level below."""
 
     supports_higher_order_operators = True

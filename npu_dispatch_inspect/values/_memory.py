@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from npu_dispatch_inspect._torch_private import modes
 from npu_dispatch_inspect._torch_private.backend_kernels import (
     cpu_kernel,
     storage_at,
@@ -24,8 +25,6 @@ __all__ = [
 _set = cpu_kernel(torch.ops.aten.set_.source_Storage_storage_offset)
 _copy = cpu_kernel(torch.ops.aten.copy_.default)
 _empty = cpu_kernel(torch.ops.aten.empty.memory_format)
-
-_modes = torch._C._len_torch_function_stack
 
 _KEPT = 4096
 _kept: dict[tuple[Any, ...], torch.Tensor] = {}
@@ -71,7 +70,7 @@ def copied_simply(tensor: torch.Tensor, value: Any) -> bool:
     Nothing is called on the way that somebody could see, so that it needs no quiet.
     """
     if (
-        _modes()
+        modes.function_modes()
         or not isinstance(value, torch.Tensor)
         or tensor.is_cpu
         or tensor.shape != value.shape

@@ -184,7 +184,7 @@ def fft_r2c_backward(
     sizes[dim[-1]] = last_dim_size
     real = torch.zeros(sizes, dtype=grad.real.dtype)
     return vector_jacobian(
-        lambda x: torch._fft_r2c(x, dim, normalization, onesided), [real], grad
+        lambda x: torch.ops.aten._fft_r2c(x, dim, normalization, onesided), [real], grad
     )[0]
 
 
@@ -200,7 +200,7 @@ def fft_c2r_backward(
         sizes, dtype=torch.promote_types(grad.dtype, torch.complex32)
     )
     return vector_jacobian(
-        lambda x: torch._fft_c2r(x, dim, normalization, last), [spectrum], grad
+        lambda x: torch.ops.aten._fft_c2r(x, dim, normalization, last), [spectrum], grad
     )[0]
 
 

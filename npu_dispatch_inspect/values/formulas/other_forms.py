@@ -41,7 +41,7 @@ def native_batch_norm(**call: Any) -> tuple[torch.Tensor | None, ...]:
 @formula("aten::_native_batch_norm_legit")
 def native_batch_norm_legit(**call: Any) -> tuple[torch.Tensor | None, ...]:
     """The same."""
-    results = torch._native_batch_norm_legit(*call.values())
+    results = torch.ops.aten._native_batch_norm_legit(*call.values())
     return results if call["training"] else (results[0], None, None)
 
 
@@ -84,7 +84,7 @@ def cdist_backward(
 @formula("aten::_ctc_loss")
 def ctc_loss(**call: Any) -> tuple[torch.Tensor, torch.Tensor]:
     """The loss, and its forward variables in rows of a multiple of eight."""
-    loss, alpha = torch._ctc_loss(*call.values())
+    loss, alpha = torch.ops.aten._ctc_loss(*call.values())
     return loss, F.pad(alpha, (0, -alpha.shape[-1] % 8), value=float("-inf"))
 
 
