@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from npu_dispatch_inspect import DispatchTable
+from npu_dispatch_inspect.records.dispatch_keys import KeyNames
 from npu_dispatch_inspect.records.registrations import (
     ComputedKernel,
     Definition,
     KernelRegistration,
-    KeyNames,
     OperatorEntry,
     OperatorKind,
 )

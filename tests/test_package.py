@@ -99,6 +99,16 @@ def test_torch_has_no_upper_bound():
     assert metadata("npu-dispatch-inspect")["Requires-Python"] == ">=3.10"
 
 
+def test_modules_are_short():
+    """A module that needs more than 400 lines has a second reason to be."""
+    package = Path(npu_dispatch_inspect.__file__).parent
+    lines = {
+        path.relative_to(package).as_posix(): path.read_text("utf-8").count("\n")
+        for path in package.rglob("*.py")
+    }
+    assert [name for name, count in lines.items() if count > 400] == []
+
+
 def private_torch(tree):
     """Names of torch's private API in a module, operators and their names aside."""
     for node in ast.walk(tree):

@@ -24,8 +24,8 @@ from npu_dispatch_inspect.records.graphs import (
     InputKind,
     OutputKind,
     SavedTensor,
-    tensor_bytes,
 )
+from npu_dispatch_inspect.records.values import tensor_bytes
 from npu_dispatch_inspect.traces.graphs import GraphSet
 
 __all__ = ["Compiler", "Now", "Options", "Pending", "Whole", "partial_graph"]

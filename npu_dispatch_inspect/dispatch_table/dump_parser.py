@@ -26,11 +26,11 @@ import itertools
 from typing import TypeAlias
 
 from npu_dispatch_inspect.errors import RecordError
+from npu_dispatch_inspect.records.dispatch_keys import KeyNames
 from npu_dispatch_inspect.records.registrations import (
     ComputedKernel,
     Definition,
     KernelRegistration,
-    KeyNames,
     OperatorEntry,
     OperatorKind,
     PythonKernel,

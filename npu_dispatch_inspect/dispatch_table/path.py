@@ -16,9 +16,10 @@ from attrs import frozen
 
 from npu_dispatch_inspect._torch_private import dispatcher, keysets
 from npu_dispatch_inspect.dispatch_table.dump_parser import DumpParser
+from npu_dispatch_inspect.records.dispatch_keys import KeyNames
 from npu_dispatch_inspect.records.ops import KernelChoice
 from npu_dispatch_inspect.records.paths import PathStep, StepAction
-from npu_dispatch_inspect.records.registrations import ComputedKernel, KeyNames
+from npu_dispatch_inspect.records.registrations import ComputedKernel
 
 __all__ = ["Context", "Walk", "Walker", "below_autograd", "bound", "here"]
 

@@ -19,9 +19,9 @@ from npu_dispatch_inspect.dispatch_table.source import (
 )
 from npu_dispatch_inspect.environment import read_environment
 from npu_dispatch_inspect.errors import UsageError
+from npu_dispatch_inspect.records.dispatch_keys import KeyNames
 from npu_dispatch_inspect.records.registrations import (
     Definition,
-    KeyNames,
     OperatorEntry,
     OperatorKind,
     PythonKernel,

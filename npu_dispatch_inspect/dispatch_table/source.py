@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from npu_dispatch_inspect.dispatch_table.dump_parser import DumpParser
+from npu_dispatch_inspect.records.dispatch_keys import KeyNames
 from npu_dispatch_inspect.records.registrations import (
     ComputedKernel,
-    KeyNames,
     OperatorEntry,
     OperatorKind,
     PythonKernel,

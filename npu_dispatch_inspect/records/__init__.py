@@ -10,6 +10,7 @@ from npu_dispatch_inspect.records.coverage import (
     Coverage,
     CoveredCall,
 )
+from npu_dispatch_inspect.records.dispatch_keys import KernelMap, KeyNames
 from npu_dispatch_inspect.records.environment import (
     Environment,
 )
@@ -53,10 +54,8 @@ from npu_dispatch_inspect.records.registrations import (
     BackendFallback,
     ComputedKernel,
     Definition,
-    KernelMap,
     KernelRegistration,
     KernelState,
-    KeyNames,
     OperatorEntry,
     OperatorKind,
     OverloadGroup,

@@ -14,6 +14,7 @@ __all__ = [
     "SourceLocation",
     "TensorSpec",
     "Value",
+    "tensor_bytes",
 ]
 
 DTYPE_ABBREVIATIONS: dict[str, str] = {
@@ -171,3 +172,43 @@ class SourceLocation:
     def __str__(self) -> str:
         """``file:line in function``."""
         return f"{self.file}:{self.line} in {self.function}"
+
+
+def tensor_bytes(value: Value) -> int | None:
+    """Bytes of a tensor's elements; None where a size or the dtype is not known."""
+    if not isinstance(value, TensorSpec) or value.shape is None:
+        return None
+    size = _ITEM_BYTES.get(value.dtype)
+    if size is None:
+        return None
+    count = 1
+    for each in value.shape:
+        if not isinstance(each, int):
+            return None
+        count *= each
+    return count * size
+
+
+_ITEM_BYTES = {
+    "float64": 8,
+    "float32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "complex32": 4,
+    "complex64": 8,
+    "complex128": 16,
+    "int64": 8,
+    "int32": 4,
+    "int16": 2,
+    "int8": 1,
+    "uint64": 8,
+    "uint32": 4,
+    "uint16": 2,
+    "uint8": 1,
+    "bool": 1,
+    "float8_e4m3fn": 1,
+    "float8_e4m3fnuz": 1,
+    "float8_e5m2": 1,
+    "float8_e5m2fnuz": 1,
+    "float8_e8m0fnu": 1,
+}

@@ -12,11 +12,11 @@ from typing import Generic, TypeVar
 
 from attrs import frozen
 
+from npu_dispatch_inspect.records.dispatch_keys import KeyNames
 from npu_dispatch_inspect.records.registrations import (
     ComputedKernel,
     Definition,
     KernelRegistration,
-    KeyNames,
     OperatorEntry,
     OperatorKind,
     PythonKernel,

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from attrs import frozen
 
 from npu_dispatch_inspect.records import Environment
-from npu_dispatch_inspect.records.registrations import KeyNames
+from npu_dispatch_inspect.records.dispatch_keys import KeyNames
 from npu_dispatch_inspect.records.traced_registrations import (
     RegisteredCall,
     RegistrationTrace,

@@ -5,84 +5,17 @@ from __future__ import annotations
 
 import fnmatch
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import overload
 
-from attrs import frozen
-
 from npu_dispatch_inspect.errors import UsageError
-from npu_dispatch_inspect.records import (
-    Environment,
-    OpRecord,
-    Phase,
-    TensorSpec,
-    tensors_in,
-)
+from npu_dispatch_inspect.records import Environment, OpRecord, Phase
 from npu_dispatch_inspect.records.printed import Printed
 from npu_dispatch_inspect.traces._deferred import Deferred
+from npu_dispatch_inspect.traces.call_tree import CallNode, CallTree, call_tree
+from npu_dispatch_inspect.traces.flow import Flow, flow_of
 
 __all__ = ["CallNode", "CallTree", "Flow", "OpTrace"]
-
-
-@frozen(kw_only=True)
-class CallNode(Printed):
-    """One call and the calls made inside it, in order.
-
-    Example:
-        >>> import torch
-        >>> from npu_dispatch_inspect import trace_ops
-        >>> with trace_ops(engine="dispatcher") as trace:
-        ...     y = torch.ones(2, 3).t()
-        >>> (node,) = [each for each in trace.tree() if each.record.name == "aten::t"]
-        >>> [each.name for each in node.walk()]
-        ['aten::t', 'aten::transpose', 'aten::as_strided']
-    """
-
-    record: OpRecord
-    children: tuple[CallNode, ...] = ()
-
-    def walk(self) -> Iterator[OpRecord]:
-        """This call and everything below it, in the order of the calls."""
-        yield self.record
-        for child in self.children:
-            yield from child.walk()
-
-
-class CallTree(Printed, tuple[CallNode, ...]):
-    """The outermost calls of a trace: a tuple that prints itself.
-
-    Example:
-        >>> import torch
-        >>> from npu_dispatch_inspect import trace_ops
-        >>> with trace_ops() as trace:
-        ...     y = torch.ones(2).exp()
-        >>> [node.record.name for node in trace.tree()]
-        ['aten::ones', 'aten::exp']
-    """
-
-    __slots__ = ()
-
-
-@frozen(kw_only=True)
-class Flow(Printed):
-    """Where the tensors of one call came from and where its results went.
-
-    Example:
-        >>> import torch
-        >>> from npu_dispatch_inspect import trace_ops
-        >>> with trace_ops() as trace:
-        ...     y = torch.ones(2).exp().sum()
-        >>> flow = trace.flow(trace.find("aten::exp")[0])
-        >>> [each.name for each in flow.makers], [each.name for each in flow.users]
-        (['aten::ones'], ['aten::sum'])
-    """
-
-    record: OpRecord
-    makers: tuple[OpRecord, ...]
-    """The last call before it that returned or wrote each input tensor."""
-    users: tuple[OpRecord, ...]
-    """Later calls that took one of its results as an input, as long as no other
-    call had overwritten it."""
 
 
 class OpTrace(Printed, Deferred, Sequence[OpRecord]):
@@ -323,18 +256,7 @@ class OpTrace(Printed, Deferred, Sequence[OpRecord]):
 
         A call whose parent is not in this trace stands at the top.
         """
-        present = {each.index for each in self.records}
-        below: dict[int | None, list[OpRecord]] = {}
-        for each in self.records:
-            parent = each.parent if each.parent in present else None
-            below.setdefault(parent, []).append(each)
-        nodes: dict[int, CallNode] = {}
-        # From the last to the first: children begin after their parent, so they
-        # are made by the time it is reached, without recursion.
-        for each in reversed(self.records):
-            children = tuple(nodes[child.index] for child in below.get(each.index, ()))
-            nodes[each.index] = CallNode(record=each, children=children)
-        return CallTree(nodes[each.index] for each in below.get(None, ()))
+        return call_tree(self.records)
 
     def flow(self, record: OpRecord) -> Flow:
         """Who made the inputs of a call, and who used its results.
@@ -343,34 +265,7 @@ class OpTrace(Printed, Deferred, Sequence[OpRecord]):
         the block has no maker. A call that writes into a view has made every
         tensor on the same memory.
         """
-        inputs = record.input_tensors
-        makers: dict[int, OpRecord] = {}
-        after: list[OpRecord] = []
-        for each in self.records:
-            if each.index > record.index:
-                after.append(each)
-            elif each.index < record.index:
-                for position, spec in enumerate(inputs):
-                    if _makes(each, spec):
-                        makers[position] = each
-        users: list[OpRecord] = []
-        results = [spec for spec in record.output_tensors if spec.id is not None]
-        written = [spec for spec in _written(record) if spec.id is not None]
-        made = list({spec.id: spec for spec in (*written, *results)}.values())
-        for each in after:
-            if not made:
-                break
-            taken = {spec.id for spec in each.input_tensors}
-            if any(spec.id in taken for spec in made):
-                users.append(each)
-            # What is overwritten is the result of another call from here on.
-            made = [spec for spec in made if not _makes(each, spec)]
-        unique = {each.index: each for each in makers.values()}
-        return Flow(
-            record=record,
-            makers=tuple(unique[index] for index in sorted(unique)),
-            users=tuple(users),
-        )
+        return flow_of(record, self.records)
 
 
 def _phase(phase: Phase | str) -> Phase:
@@ -380,21 +275,6 @@ def _phase(phase: Phase | str) -> Phase:
         known = ", ".join(repr(each.value) for each in Phase)
         msg = f"phase must be one of {known}, not {phase!r}."
         raise UsageError(msg) from None
-
-
-def _written(record: OpRecord) -> tuple[TensorSpec, ...]:
-    return tensors_in(tuple(each.value for each in record.inputs if each.written))
-
-
-def _makes(record: OpRecord, spec: TensorSpec) -> bool:
-    """True where a call returned or wrote a tensor."""
-    if spec.id is not None and any(
-        each.id == spec.id for each in (*record.output_tensors, *_written(record))
-    ):
-        return True
-    return spec.storage_id is not None and any(
-        each.storage_id == spec.storage_id for each in _written(record)
-    )
 
 
 def _any_matches(names: Iterable[str], pattern: str) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from npu_dispatch_inspect.errors import UnknownNameError, UsageError
 from npu_dispatch_inspect.records import Environment
+from npu_dispatch_inspect.records.dispatch_keys import KeyNames
 from npu_dispatch_inspect.records.printed import Printed
 from npu_dispatch_inspect.records.registrations import (
     BackendFallback,
@@ -18,7 +19,6 @@ from npu_dispatch_inspect.records.registrations import (
     Definition,
     KernelRegistration,
     KernelState,
-    KeyNames,
     OperatorEntry,
     OperatorKind,
     OverloadGroup,

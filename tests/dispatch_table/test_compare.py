@@ -6,11 +6,11 @@ from __future__ import annotations
 from attrs import evolve
 
 from npu_dispatch_inspect import DispatchTable, compare_tables, read_dispatch_table
+from npu_dispatch_inspect.records.dispatch_keys import KeyNames
 from npu_dispatch_inspect.records.registrations import (
     ComputedKernel,
     Definition,
     KernelRegistration,
-    KeyNames,
     OperatorEntry,
     PythonKernel,
 )

@@ -19,7 +19,8 @@ from npu_dispatch_inspect.dispatch_table.dump_parser import (
     render_table,
     split_name,
 )
-from npu_dispatch_inspect.records.registrations import KeyNames, OperatorKind
+from npu_dispatch_inspect.records.dispatch_keys import KeyNames
+from npu_dispatch_inspect.records.registrations import OperatorKind
 
 DUMP = """\
 name: demo::add.Tensor
@@ -48,7 +49,7 @@ ROUND_TRIP = """
 import json, sys
 import torch
 from npu_dispatch_inspect.dispatch_table.dump_parser import *
-from npu_dispatch_inspect.records.registrations import KeyNames
+from npu_dispatch_inspect.records.dispatch_keys import KeyNames
 parser = DumpParser(KeyNames(names=()))
 lines = wrong = 0
 names = torch._C._dispatch_get_all_op_names()

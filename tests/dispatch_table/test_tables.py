@@ -11,10 +11,8 @@ from npu_dispatch_inspect import (
     UnknownNameError,
     read_dispatch_table,
 )
-from npu_dispatch_inspect.records.registrations import (
-    BackendFallback,
-    KeyNames,
-)
+from npu_dispatch_inspect.records.dispatch_keys import KeyNames
+from npu_dispatch_inspect.records.registrations import BackendFallback
 from npu_dispatch_inspect.traces.tables import EntrySource
 from tests.table_examples import KEYS, TABLE, entry
 

@@ -23,9 +23,10 @@ from npu_dispatch_inspect import (
 )
 from npu_dispatch_inspect.export._replacing import replacing
 from npu_dispatch_inspect.export.saving import FORMATS, format_of
+from npu_dispatch_inspect.records.dispatch_keys import KeyNames
 from npu_dispatch_inspect.records.graphs import CapturedGraph, GraphStage
 from npu_dispatch_inspect.records.paths import Explanation
-from npu_dispatch_inspect.records.registrations import KeyNames, OperatorEntry
+from npu_dispatch_inspect.records.registrations import OperatorEntry
 from npu_dispatch_inspect.records.traced_registrations import RegistrationTrace
 from npu_dispatch_inspect.traces.graphs import GraphSet
 from npu_dispatch_inspect.traces.tables import DispatchTable, EntrySource

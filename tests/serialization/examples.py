@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 from npu_dispatch_inspect.records import Environment, MissingReason, OpRecord
 from npu_dispatch_inspect.records.chains import ChainNode, Failure, NativeCall
 from npu_dispatch_inspect.records.coverage import Coverage
+from npu_dispatch_inspect.records.dispatch_keys import KeyNames
 from npu_dispatch_inspect.records.graphs import (
     CapturedGraph,
     GraphBreak,
     GraphFailure,
 )
 from npu_dispatch_inspect.records.paths import Explanation
-from npu_dispatch_inspect.records.registrations import KeyNames, OperatorEntry
+from npu_dispatch_inspect.records.registrations import OperatorEntry
 from npu_dispatch_inspect.records.traced_registrations import RegistrationTrace
 from npu_dispatch_inspect.serialization.log_trace import LINES
 from npu_dispatch_inspect.traces.graphs import GraphSet

@@ -16,11 +16,8 @@ from npu_dispatch_inspect import (
     load,
     save,
 )
-from npu_dispatch_inspect.records.registrations import (
-    ComputedKernel,
-    KeyNames,
-    OperatorEntry,
-)
+from npu_dispatch_inspect.records.dispatch_keys import KeyNames
+from npu_dispatch_inspect.records.registrations import ComputedKernel, OperatorEntry
 from npu_dispatch_inspect.traces.tables import DispatchTable, EntrySource
 from tests.report_examples import training_step
 from tests.serialization.examples import ENVIRONMENT
