@@ -11,6 +11,7 @@ from typing import Any
 
 from attrs import fields, frozen
 
+from npu_dispatch_inspect._globs import in_module, is_operator
 from npu_dispatch_inspect._versions import holds, requirement
 from npu_dispatch_inspect.errors import UsageError
 from npu_dispatch_inspect.records import Phase, TensorSpec, tensors_in
@@ -18,6 +19,7 @@ from npu_dispatch_inspect.records.values import DTYPE_ABBREVIATIONS
 
 __all__ = [
     "CallPattern",
+    "NamedCall",
     "as_phase",
     "call_name",
     "call_pattern",
@@ -78,9 +80,7 @@ class CallPattern:
                 self.regex.fullmatch(name) or self.regex.fullmatch(f"{name}.{overload}")
             )
         if self.glob:
-            return fnmatchcase(name, self.name) or fnmatchcase(
-                f"{name}.{overload}", self.name
-            )
+            return is_operator(name, overload, self.name)
         return name == self.name and self.overload in (None, overload)
 
     def matches(self, call: Any) -> bool:
@@ -96,7 +96,7 @@ class CallPattern:
         failed = []
         if self.phase is not None and getattr(call, "phase", None) is not self.phase:
             failed.append(f"phase {self.phase.value}")
-        if self.module is not None and not _fits(
+        if self.module is not None and not in_module(
             getattr(call, "module", None), self.module
         ):
             failed.append(f"module {self.module}")
@@ -237,6 +237,22 @@ def tensors_of(call: Any) -> tuple[TensorSpec, ...]:
     arguments = getattr(call, "inputs", None) or getattr(call, "arguments", None) or ()
     values = tuple(getattr(each, "value", each) for each in arguments)
     return tensors_in((values, getattr(call, "outputs", None) or ()))
+
+
+@frozen(kw_only=True)
+class NamedCall:
+    """A call of which only the name is known."""
+
+    index: int
+    name: str
+    overload: str = "default"
+
+    @property
+    def qualified_name(self) -> str:
+        """With the overload, unless it is the default one."""
+        if self.overload == "default":
+            return self.name
+        return f"{self.name}.{self.overload}"
 
 
 def call_name(value: object) -> tuple[str, str] | None:

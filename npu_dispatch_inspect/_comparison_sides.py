@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from npu_dispatch_inspect._call_patterns import call_name
+from npu_dispatch_inspect._call_patterns import NamedCall, call_name
 from npu_dispatch_inspect.display.places import OPS, Words
 from npu_dispatch_inspect.errors import UsageError
 from npu_dispatch_inspect.traces.graphs import GraphSet
@@ -35,21 +35,6 @@ class Side:
     def launched(self) -> bool:
         """Whether any call launched something."""
         return any(node.launches for node in self.nodes.values())
-
-
-@frozen(kw_only=True)
-class _Named:
-    """A call of which only the name is known."""
-
-    index: int
-    name: str
-    overload: str = "default"
-
-    @property
-    def qualified_name(self) -> str:
-        if self.overload == "default":
-            return self.name
-        return f"{self.name}.{self.overload}"
 
 
 def in_common(left: Any, right: Any) -> tuple[Any, Any]:
@@ -112,4 +97,4 @@ def _call(number: int, value: Any) -> Any:
     if known is None:
         msg = f"{value!r} is no operator call and no operator's name."
         raise UsageError(msg)
-    return _Named(index=number, name=known[0], overload=known[1] or "default")
+    return NamedCall(index=number, name=known[0], overload=known[1] or "default")

@@ -14,7 +14,6 @@ __all__ = [
     "DECOMPOSITION",
     "UNSEEN",
     "all_schemas",
-    "callable_overload",
     "computed_dump",
     "dispatch_key_names",
     "higher_order_operators",
@@ -183,21 +182,6 @@ def python_kernels_of(name: str) -> Iterator[tuple[str, str, Callable[..., Any]]
     found = vars(packet).get(overload or "default") if packet is not None else None
     if isinstance(found, torch._ops.OpOverload):
         yield from _kernels_of(found)
-
-
-def callable_overload(name: str) -> Any | None:
-    """Return the `OpOverload` of a qualified name, None where it cannot be called.
-
-    Seen in torch 2.1 to 2.14.
-    """
-    namespace, _, rest = name.partition("::")
-    operator, _, overload = rest.partition(".")
-    try:
-        packet = getattr(getattr(torch.ops, namespace), operator)
-        found = getattr(packet, overload or "default")
-    except (AttributeError, RuntimeError):
-        return None
-    return found if isinstance(found, torch._ops.OpOverload) else None
 
 
 def higher_order_operators() -> Iterator[tuple[str, dict[str, Callable[..., Any]]]]:

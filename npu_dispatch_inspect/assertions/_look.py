@@ -4,13 +4,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NoReturn
 
 from attrs import frozen
 
-from npu_dispatch_inspect._call_patterns import CallPattern, as_phase, call_name
+from npu_dispatch_inspect._call_patterns import (
+    CallPattern,
+    NamedCall,
+    as_phase,
+    call_name,
+)
+from npu_dispatch_inspect._globs import in_module
 from npu_dispatch_inspect.display.places import OPS, Words, counted
 from npu_dispatch_inspect.errors import UsageError
 from npu_dispatch_inspect.patterns import (
@@ -32,22 +37,6 @@ LAUNCHES = Words(noun="launch", plural="launches")
 
 Ignored = object
 """What ``ignore=`` takes: a name, pattern or set of names, or several in a list."""
-
-
-@frozen(kw_only=True)
-class NamedCall:
-    """A call of which only the name is known."""
-
-    index: int
-    name: str
-    overload: str = "default"
-
-    @property
-    def qualified_name(self) -> str:
-        """With the overload, unless it is the default one."""
-        return (
-            self.name if self.overload == "default" else f"{self.name}.{self.overload}"
-        )
 
 
 @frozen(kw_only=True)
@@ -133,7 +122,9 @@ def look(
         if not isinstance(module, str):
             msg = f"module= takes a glob over module paths as text, not {module!r}."
             raise UsageError(msg)
-        chosen = tuple(each for each in chosen if _in_module(each, module))
+        chosen = tuple(
+            each for each in chosen if in_module(getattr(each, "module", None), module)
+        )
         conditions.append(f"module {module}")
     if conditions:
         notes.append(
@@ -272,8 +263,3 @@ def _installed(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
-
-
-def _in_module(call: Any, module: str) -> bool:
-    path = getattr(call, "module", None)
-    return path is not None and fnmatchcase(path, module)

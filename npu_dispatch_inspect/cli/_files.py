@@ -12,23 +12,25 @@ import tempfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from npu_dispatch_inspect.errors import RecordError, UsageError
 
-__all__ = ["STDIN", "on_disk", "read_file"]
+if TYPE_CHECKING:
+    from npu_dispatch_inspect.traces.tables import DispatchTable
+
+__all__ = ["STDIN", "on_disk", "read_file", "read_table"]
 
 STDIN = "-"
 _GZIP = b"\x1f\x8b"
 _PEEK = 1 << 12
 
 
-def read_file(path: str, *, logs: bool = True, partial: bool = False) -> Any:
+def read_file(path: str, *, partial: bool = False) -> Any:
     """What a file holds: a trace, a report, a table, graphs, or the lines of a log.
 
     Args:
         path: the file; ``-`` is standard input.
-        logs: take log files too.
         partial: of a trace that was cut off, take what is there.
 
     Raises:
@@ -44,10 +46,23 @@ def read_file(path: str, *, logs: bool = True, partial: bool = False) -> Any:
                 told = str(error).replace(file, name)
                 told = told.replace("load(path, partial=True)", "show --partial")
                 raise RecordError(told) from error
-        if logs:
-            return _read_logs(file, name)
-    msg = f"{name} is no file of this library: it does not begin as one."
-    raise RecordError(msg)
+        return _read_logs(file, name)
+
+
+def read_table(path: str) -> DispatchTable:
+    """The dispatch table that a file holds.
+
+    Raises:
+        RecordError: it cannot be read.
+        UsageError: it holds something else.
+    """
+    from npu_dispatch_inspect.traces.tables import DispatchTable
+
+    found = read_file(path)
+    if not isinstance(found, DispatchTable):
+        msg = f"{path} holds no dispatch table: it is {type(found).__name__}."
+        raise UsageError(msg)
+    return found
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ from typing import Any
 
 from attrs import frozen
 
+from npu_dispatch_inspect._globs import in_module, is_operator
 from npu_dispatch_inspect.errors import UsageError
 
 __all__ = ["Filters"]
@@ -64,21 +65,13 @@ class Filters:
         return (
             (self.op is None or _is_op(call, self.op))
             and not any(_is_op(call, each) for each in self.ignore)
-            and (self.module is None or _in_module(call, self.module))
+            and (self.module is None or in_module(call.module, self.module))
             and (self.phase is None or call.phase.value == self.phase)
         )
 
 
 def _is_op(call: Any, glob: str) -> bool:
-    return fnmatchcase(call.name, glob) or fnmatchcase(
-        f"{call.name}.{call.overload}", glob
-    )
-
-
-def _in_module(call: Any, glob: str) -> bool:
-    if call.module is None:
-        return False
-    return any(fnmatchcase(each, glob) for each in call.module.split("|"))
+    return is_operator(call.name, call.overload, glob)
 
 
 def _of_trace(filters: Filters, trace: Any) -> Any:
@@ -88,25 +81,12 @@ def _of_trace(filters: Filters, trace: Any) -> Any:
 def _of_report(filters: Filters, report: Any) -> Any:
     """The report below the outermost calls that fit."""
     from npu_dispatch_inspect.records.chains import Verdict
-    from npu_dispatch_inspect.traces.report import DispatchReport
 
     wanted = (Verdict.CPU_FALLBACK, Verdict.HIDDEN_CPU)
-    chains = []
-    pending = list(reversed(report.chains))
-    while pending:
-        node = pending.pop()
-        if filters.keeps(node.op) and (not filters.fallback or node.verdict in wanted):
-            chains.append(node)
-        else:
-            pending.extend(reversed(node.children))
-    return DispatchReport(
-        chains=chains,
-        trace=report.trace,
-        logs=report.logs,
-        failure=report.failure,
-        logger_calls=report.logger_calls,
-        native_calls=report.native_calls,
-        notes=report.notes,
+    return report.filter(
+        lambda node: (
+            filters.keeps(node.op) and (not filters.fallback or node.verdict in wanted)
+        )
     )
 
 

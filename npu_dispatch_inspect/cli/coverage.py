@@ -104,14 +104,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _table(options: argparse.Namespace) -> DispatchTable:
     if options.table:
-        from npu_dispatch_inspect.cli._files import read_file
-        from npu_dispatch_inspect.traces.tables import DispatchTable
+        from npu_dispatch_inspect.cli._files import read_table
 
-        found = read_file(options.table)
-        if not isinstance(found, DispatchTable):
-            msg = f"{options.table} holds no dispatch table."
-            raise UsageError(msg)
-        return found
+        return read_table(options.table)
     from npu_dispatch_inspect.cli._progress import counted
     from npu_dispatch_inspect.dispatch_table.reader import DispatchTableReader
 

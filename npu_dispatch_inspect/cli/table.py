@@ -108,14 +108,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _read(options: argparse.Namespace) -> DispatchTable:
     if options.source:
-        from npu_dispatch_inspect.cli._files import read_file
-        from npu_dispatch_inspect.traces.tables import DispatchTable
+        from npu_dispatch_inspect.cli._files import read_table
 
-        found = read_file(options.source)
-        if not isinstance(found, DispatchTable):
-            msg = f"{options.source} holds no dispatch table: it is {type(found).__name__}."
-            raise UsageError(msg)
-        return found
+        return read_table(options.source)
     from npu_dispatch_inspect.cli._progress import counted
     from npu_dispatch_inspect.cli._torch import import_torch
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from npu_dispatch_inspect._torch_private import dispatcher, keysets
+from npu_dispatch_inspect._torch_private import keysets, redispatch
 from npu_dispatch_inspect.dispatch_table.reader import read_dispatch_table
 from npu_dispatch_inspect.errors import UsageError
 from npu_dispatch_inspect.records.registrations import OperatorKind, OverloadGroup
@@ -48,7 +48,7 @@ def resolve_overload(
         name = name.removesuffix(".default")
     else:
         name = found.qualified_name
-    op = dispatcher.callable_overload(name)
+    op = redispatch.find_overload(name)
     if op is None:
         message = f"{name} cannot be explained: only TorchScript has this overload."
         raise UsageError(message)

@@ -17,6 +17,7 @@ from npu_dispatch_inspect.display.document import (
     Row,
     span,
 )
+from npu_dispatch_inspect.display.logs import task_text
 from npu_dispatch_inspect.display.text import module_text, source_text, value_text
 from npu_dispatch_inspect.records import OpRecord, Phase, TaskRecord
 from npu_dispatch_inspect.records.chains import ChainNode, Launch, Verdict
@@ -278,24 +279,14 @@ def _launch(launch: Launch) -> Line:
     if record.stream is not None and record.stream >= 0:
         parts.append(f"stream {record.stream}")
     if launch.task is not None:
-        parts.append(_task(launch.task))
+        parts.append(task_text(launch.task))
     return Line(
         name=record.name, verdict="launch", values=values, place=", ".join(parts)
     )
 
 
 def _aclop(task: TaskRecord) -> Line:
-    return Line(name=task.name or "", verdict="aclop", place=_task(task))
-
-
-def _task(task: TaskRecord) -> str:
-    if task.slot is None:
-        return "seen by the profiler"
-    if task.ret not in (None, 0):
-        return f"task {task.slot} failed ({task.ret})"
-    if task.written is None:
-        return f"task {task.slot}, not seen written"
-    return f"task {task.slot} {'done' if task.executed else 'not seen to run'}"
+    return Line(name=task.name or "", verdict="aclop", place=task_text(task))
 
 
 def _folded(lines: list[Line], *, fold: bool) -> tuple[Line, ...]:

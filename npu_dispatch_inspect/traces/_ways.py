@@ -6,6 +6,7 @@ from __future__ import annotations
 import difflib
 import fnmatch
 
+from npu_dispatch_inspect._globs import is_operator
 from npu_dispatch_inspect.records.chains import ChainNode
 
 __all__ = ["launched", "matches", "near", "way"]
@@ -13,9 +14,7 @@ __all__ = ["launched", "matches", "near", "way"]
 
 def matches(node: ChainNode, pattern: str) -> bool:
     """A glob over the operator, with or without its overload."""
-    return fnmatch.fnmatchcase(node.op.name, pattern) or fnmatch.fnmatchcase(
-        f"{node.op.name}.{node.op.overload}", pattern
-    )
+    return is_operator(node.op.name, node.op.overload, pattern)
 
 
 def launched(node: ChainNode) -> list[str]:

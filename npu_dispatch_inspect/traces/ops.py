@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import overload
 
-from npu_dispatch_inspect.errors import UsageError
+from npu_dispatch_inspect._call_patterns import as_phase
+from npu_dispatch_inspect._globs import in_module, is_operator
 from npu_dispatch_inspect.records import Environment, OpRecord, Phase
 from npu_dispatch_inspect.records.printed import Printed
 from npu_dispatch_inspect.traces._deferred import Deferred
@@ -198,21 +199,18 @@ class OpTrace(Printed, Deferred, Sequence[OpRecord]):
         Raises:
             UsageError: there is no such phase.
         """
-        wanted = _phase(phase) if phase is not None else None
+        wanted = as_phase(phase) if phase is not None else None
 
         def keep(record: OpRecord) -> bool:
             return (
                 (predicate is None or predicate(record))
                 and (wanted is None or record.phase is wanted)
                 and (name is None or _matches(record, name))
+                and (module is None or in_module(record.module, module))
                 and (
-                    module is None
-                    or (
-                        record.module is not None
-                        and _any_matches(record.module.split("|"), module)
-                    )
+                    region is None
+                    or any(fnmatch.fnmatchcase(each, region) for each in record.regions)
                 )
-                and (region is None or _any_matches(record.regions, region))
             )
 
         return self._with(filter(keep, self.records))
@@ -268,20 +266,5 @@ class OpTrace(Printed, Deferred, Sequence[OpRecord]):
         return flow_of(record, self.records)
 
 
-def _phase(phase: Phase | str) -> Phase:
-    try:
-        return Phase(phase)
-    except ValueError:
-        known = ", ".join(repr(each.value) for each in Phase)
-        msg = f"phase must be one of {known}, not {phase!r}."
-        raise UsageError(msg) from None
-
-
-def _any_matches(names: Iterable[str], pattern: str) -> bool:
-    return any(fnmatch.fnmatchcase(each, pattern) for each in names)
-
-
 def _matches(record: OpRecord, pattern: str) -> bool:
-    return fnmatch.fnmatchcase(record.name, pattern) or fnmatch.fnmatchcase(
-        f"{record.name}.{record.overload}", pattern
-    )
+    return is_operator(record.name, record.overload, pattern)

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import fnmatch
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from attrs import frozen
 
+from npu_dispatch_inspect._globs import in_module
 from npu_dispatch_inspect.errors import UsageError
 from npu_dispatch_inspect.records import (
     AclnnRecord,
@@ -195,16 +196,22 @@ class DispatchReport(Printed, Deferred):
         Returns:
             A report whose chains begin at the outermost calls that match.
         """
+        return self.filter(
+            lambda node: (
+                matches(node, pattern)
+                or any(fnmatch.fnmatchcase(name, pattern) for name in launched(node))
+                or in_module(node.op.module, pattern)
+            )
+        )
+
+    def filter(self, predicate: Callable[[ChainNode], bool]) -> DispatchReport:
+        """The report below the outermost calls for which a function of them holds."""
         now = self._now()
         found: list[ChainNode] = []
         pending = list(reversed(now._chains))
         while pending:
             node = pending.pop()
-            if (
-                matches(node, pattern)
-                or any(fnmatch.fnmatchcase(name, pattern) for name in launched(node))
-                or fnmatch.fnmatchcase(node.op.module or "", pattern)
-            ):
+            if predicate(node):
                 found.append(node)
             else:
                 pending.extend(reversed(node.children))
