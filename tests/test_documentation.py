@@ -116,6 +116,35 @@ def test_links_lead_somewhere(page):
     assert lost == []
 
 
+def test_every_room_is_described():
+    """The architecture page lists each package and module once, and none that is gone."""
+    text = _text("docs/architecture.md")
+    package = Path(npu_dispatch_inspect.__file__).parent
+    listed = [
+        room.rstrip("/")
+        for row in re.findall(r"^\| (`.+?) \|", text, re.MULTILINE)
+        for room in re.findall(r"`(.+?)`", row)
+    ]
+    rooms = [
+        each.name
+        for each in package.iterdir()
+        if each.name != "__pycache__" and (each.is_dir() or each.suffix == ".py")
+    ]
+    found = [each.name for room in listed for each in package.glob(room)]
+    assert sorted(each for each in found if each in rooms) == sorted(rooms)
+    named = [*listed, *re.findall(r"`([\w/]+\.py)`", text)]
+    places = (
+        package,
+        package / "capture",
+        package / "display",
+        package / "export",
+        ROOT,
+    )
+    assert [
+        each for each in named if not any(any(place.glob(each)) for place in places)
+    ] == []
+
+
 def test_readme_commands_are_marked():
     """The two commands that CI takes from the README are there, one line each."""
     commands = re.findall(
