@@ -112,6 +112,9 @@ def test_version(capsys):
     [
         ((), "npu-dispatch-inspect: the following arguments are required: COMMAND; see npu-dispatch-inspect --help"),
         (("show",), "npu-dispatch-inspect show: the following arguments are required: FILE; see npu-dispatch-inspect show --help"),
+        (("show", "x", "y"), "npu-dispatch-inspect show: unrecognized arguments: y; see npu-dispatch-inspect show --help"),
+        (("explain",), "npu-dispatch-inspect explain: the following arguments are required: CALL; see npu-dispatch-inspect explain --help"),
+        (("run", "--", "-c"), "npu-dispatch-inspect: There is no script '-c'; use -m to run a module."),
         (("show", "x", "--limit", "-1"), "npu-dispatch-inspect show: argument --limit: '-1' is no whole number from 0 up; see npu-dispatch-inspect show --help"),
         (("show", "nowhere.json"), "npu-dispatch-inspect: nowhere.json cannot be read: no such file or directory."),
         (("show", "."), "npu-dispatch-inspect: . cannot be read: is a directory."),
@@ -136,6 +139,27 @@ def test_mistakes_are_one_line_and_status_2(arguments, sentence, capsys, monkeyp
         status = left.code
     shown = capsys.readouterr()
     assert (status, shown.out, shown.err) == (2, "", f"{sentence}\n")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("before", [(), ("x", "y")])
+def test_unknown_option_is_an_error_of_the_command(command, before, capsys):
+    """An option that a command does not know is told, with where its help is."""
+    words = (*before, "--nonsense=1")
+    if command == "run":
+        # What follows the script is the script's own.
+        words = ("--nonsense=1", *before)
+    elif command in ("demo", "doctor"):
+        words = ("--nonsense=1",)
+    with pytest.raises(SystemExit) as left:
+        main([command, *words])
+    shown = capsys.readouterr()
+    program = f"npu-dispatch-inspect {command}"
+    assert (left.value.code, shown.out) == (2, "")
+    # Of two words before it a command may not know the second either.
+    assert shown.err.replace(": y -", ": -") == (
+        f"{program}: unrecognized arguments: --nonsense=1; see {program} --help\n"
+    )
 
 
 def test_without_torch_a_command_that_needs_it_says_so(tmp_path):

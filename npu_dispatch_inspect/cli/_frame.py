@@ -7,10 +7,12 @@ import argparse
 import codecs
 import contextlib
 import io
+import itertools
 import os
 import select
 import shutil
 import sys
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 __all__ = [
@@ -53,9 +55,33 @@ class Parser(argparse.ArgumentParser):
         # A shortened option would stop working when another one comes.
         options.setdefault("allow_abbrev", False)
         super().__init__(**options)
+        self._unknown: list[str] = []
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
+        """As argparse does; a word that nobody takes is an error of this command.
+
+        argparse would leave it to the parser of all commands, whose help says nothing
+        about it.
+        """
+        words = sys.argv[1:] if args is None else args
+        self._unknown = [
+            each
+            for each in itertools.takewhile(lambda word: word != "--", words)
+            if each.startswith("--")
+            and each.partition("=")[0] not in self._option_string_actions
+        ]
+        options, left = super().parse_known_args(args, namespace)
+        if left:
+            self.error(f"unrecognized arguments: {' '.join(left)}")
+        return options, left
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong in one line; status 2."""
+        # A misspelt option has to be mended before what is missing can be told.
+        if self._unknown and message.startswith("the following arguments are required"):
+            message = f"unrecognized arguments: {' '.join(self._unknown)}"
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 

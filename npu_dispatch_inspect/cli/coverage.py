@@ -47,7 +47,11 @@ def add_parser(commands: Any, summary: str) -> None:
         "on standard input",
     )
     parser.add_argument(
-        "arguments", nargs="*", metavar="ARGUMENT", help="what a callable is given"
+        "arguments",
+        nargs="*",
+        default=(),
+        metavar="ARGUMENT",
+        help="what a callable is given",
     )
     parser.add_argument(
         "--ops",

@@ -39,7 +39,9 @@ def add_parser(commands: Any, summary: str) -> None:
         help="an operator (aten::addmm), an expression of torch, F, nn and the names "
         "that follow, or module:callable",
     )
-    parser.add_argument("arguments", nargs="*", metavar="ARGUMENT", help="see above")
+    parser.add_argument(
+        "arguments", nargs="*", default=(), metavar="ARGUMENT", help="see above"
+    )
     _inputs.add_options(parser)
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument(

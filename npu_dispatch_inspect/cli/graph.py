@@ -37,7 +37,9 @@ def add_parser(commands: Any, summary: str) -> None:
     parser.add_argument(
         "target", metavar="TARGET", help="module:callable or script.py:callable"
     )
-    parser.add_argument("arguments", nargs="*", metavar="ARGUMENT", help="see above")
+    parser.add_argument(
+        "arguments", nargs="*", default=(), metavar="ARGUMENT", help="see above"
+    )
     _inputs.add_options(parser)
     parser.add_argument(
         "--stage",
