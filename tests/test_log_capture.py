@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import logging
 import os
@@ -452,6 +453,20 @@ class TestMissing:
 
         (reason,) = logs.missing
         assert "No operator ran on an NPU" in reason.reason
+
+    def test_lost_lines_say_nothing_of_what_ran(self, x):
+        """Where the program closed the stream, nobody knows what ran."""
+        with capture_logs() as logs:
+            x + 1
+            ours = os.stat(2)
+            for each in range(3, 1024):
+                with contextlib.suppress(OSError):
+                    if os.path.samestat(os.stat(each), ours):
+                        os.close(each)
+
+        assert () == logs.missing
+        assert not logs.complete
+        assert "closed the captured stream" in " ".join(logs.incomplete)
 
     def test_op_plugin_was_not_asked_for(self, x):
         """Its lines do not come by themselves."""

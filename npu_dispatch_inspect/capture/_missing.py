@@ -24,7 +24,11 @@ DISPATCH = "torch_npu.dispatch"
 
 
 def explain_missing(
-    records: Iterable[LogRecord], levels: dict[str, int], environment: Environment
+    records: Iterable[LogRecord],
+    levels: dict[str, int],
+    environment: Environment,
+    *,
+    lost: bool,
 ) -> tuple[MissingReason, ...]:
     """Reasons for what is not among the records, most specific first.
 
@@ -32,6 +36,7 @@ def explain_missing(
         records: what came.
         levels: what was asked for, by full name of the logger.
         environment: that of the block.
+        lost: lines may have been printed that did not come.
     """
     launched = tasks = False
     for each in records:
@@ -55,7 +60,7 @@ def explain_missing(
                 remedy="Set TORCH_NPU_LOGS=acl before torch_npu is imported.",
             )
         )
-    if not (launched or tasks or reasons):
+    if not (launched or tasks or reasons or lost):
         reasons.append(
             MissingReason(
                 what="everything",

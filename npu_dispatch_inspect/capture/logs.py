@@ -161,10 +161,13 @@ class _Run:
 
     def snapshot(self) -> LogTrace:
         records = attribute(LogParser().feed_all(self._reading.read()), self._reading)
+        problems = tuple(self._reading.problems)
         return LogTrace(
             records=records,
             environment=self._environment,
             label=self._label,
-            incomplete=tuple(self._reading.problems),
-            missing=explain_missing(records, self._levels, self._environment),
+            incomplete=problems,
+            missing=explain_missing(
+                records, self._levels, self._environment, lost=bool(problems)
+            ),
         )
