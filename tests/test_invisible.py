@@ -335,3 +335,24 @@ def test_export_and_make_fx_give_the_same_graphs():
     with trace_ops():
         actual = graphs()
     assert actual == expected
+
+
+@both_engines
+@pytest.mark.parametrize(
+    "block", [torch.enable_grad, torch.no_grad, torch.inference_mode]
+)
+def test_a_kernel_that_returns_nothing_does_no_harm(engine, block, device):
+    """The NPU kernel of `as_strided_` in torch_npu 2.6 does, and `squeeze_` calls it."""
+    with block():
+        x, y = torch.ones(2, 1, 3, device=device), torch.ones(2, 3, device=device)
+        with trace_ops(engine=engine) as trace:
+            x.squeeze_(1)
+            result = y.as_strided_([3], [2], 0)
+    assert result is y
+    assert (x.shape, y.shape, y.stride()) == ((2, 3), (3,), (2,))
+    assert trace.counts()["aten::as_strided_"] == (
+        1 if engine == "dispatch_mode" else 2
+    )
+    assert trace.find("aten::as_strided_")[-1].outputs[0].shape == (3,)
+    if block is not torch.inference_mode:
+        assert (x._version, y._version) == (1, 1)

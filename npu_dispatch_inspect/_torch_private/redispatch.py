@@ -17,9 +17,13 @@ from typing import Any
 
 import torch
 from torch.library import fallthrough_kernel
+from torch.torch_version import TorchVersion
+
+from npu_dispatch_inspect._torch_private.modes import hide_from_dynamo
 
 __all__ = [
     "GENERIC_KEY",
+    "LOSES_RESULT",
     "argument_kinds",
     "below",
     "call_keys",
@@ -31,6 +35,7 @@ __all__ = [
     "included_generic_key",
     "inherited",
     "is_generic_key_excluded",
+    "keeping_result",
     "keys_without_modes",
     "leave",
     "live_keys",
@@ -145,7 +150,47 @@ def redispatcher(op: Any) -> Callable[..., Any]:
     `OpOverload.redispatch` is a Python method around it, at 0.2 us a call.
     """
     function: Callable[..., Any] = op._handle.redispatch_boxed
-    return function
+    if op is not LOSES_RESULT:
+        return function
+    tracer = torch._C.DispatchKeySet(_tracer_key())
+
+    def run(keys: torch._C.DispatchKeySet, *args: Any, **kwargs: Any) -> Any:
+        return function(keys | tracer, *args, **kwargs)
+
+    hide_from_dynamo(run)
+    return run
+
+
+LOSES_RESULT: Any = (
+    torch.ops.aten.as_strided_.default
+    if TorchVersion(torch.__version__) < "2.7"
+    else None
+)
+"""The operator whose NPU kernel returns a reference to nothing, None where there is none.
+
+In torch_npu 2.6.0, post3 and post5 `as_strided_` ends in `xor %eax,%eax; ret`. C++
+callers do not look at what it returns, but a call from Python does, a plain
+`TorchDispatchMode`'s too, and the process ends with a segmentation fault. With the
+key `Tracer` the call goes through torch's kernel for `torch.jit.trace` first. Where
+nothing is traced it does one thing: it calls the next kernel as C++ callers do and
+returns the tensor that was written to.
+"""
+
+
+def keeping_result() -> AbstractContextManager[Any]:
+    """A block for a mode's call of `LOSES_RESULT`; 2.6."""
+    tracer = torch._C.DispatchKeySet(_tracer_key())
+    included = torch._C._dispatch_tls_local_include_set() | tracer
+    # Torch puts away all keys above Python while a mode handles a call.
+    excluded = torch._C._dispatch_tls_local_exclude_set() - tracer
+    guard: AbstractContextManager[Any] = torch._C._ForceDispatchKeyGuard(
+        included, excluded
+    )
+    return guard
+
+
+def _tracer_key() -> torch._C.DispatchKey:
+    return torch._C._dispatch_key_parse("Tracer")
 
 
 def argument_kinds(op: Any) -> Iterator[tuple[str, bool, str]]:

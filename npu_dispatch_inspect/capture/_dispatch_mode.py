@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from npu_dispatch_inspect._torch_private import modes
+from npu_dispatch_inspect._torch_private import modes, redispatch
 from npu_dispatch_inspect.capture._describe import Stand
 from npu_dispatch_inspect.capture._recorder import Recorder
 from npu_dispatch_inspect.capture._scopes import (
@@ -90,6 +90,7 @@ def _dispatcher(recorder: Recorder) -> Any:
     begin, end, fail = recorder.begin, recorder.end, recorder.fail
     plain_operator = modes.operator_class
     entered, left = modes.RECORD_FUNCTION_ENTER, modes.RECORD_FUNCTION_EXIT
+    loses_result = redispatch.LOSES_RESULT
 
     def dispatch(
         mode: _TracerMode, op: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -104,6 +105,9 @@ def _dispatcher(recorder: Recorder) -> Any:
         try:
             if types or type(op) is not plain_operator:
                 result = opened(mode, token, op, types, args, kwargs or {})
+            elif op is loses_result:
+                with redispatch.keeping_result():
+                    result = op(*args, **(kwargs or {}))
             elif kwargs:
                 result = op(*args, **kwargs)
             else:
