@@ -223,7 +223,8 @@ def _shell(source: str, status: int) -> str:
     environment["PATH"] = os.pathsep.join(
         [sysconfig.get_path("scripts"), environment["PATH"]]
     )
-    environment["COLUMNS"] = "120"
+    # No line of a page is wider: what a reader sees is not cut.
+    environment["COLUMNS"] = "200"
     # A checkout in front of what is installed, where there is one.
     environment["PYTHONPATH"] = os.pathsep.join(each for each in sys.path if each)
     if not re.search("stand-?in", source, re.IGNORECASE):

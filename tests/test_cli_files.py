@@ -44,6 +44,7 @@ def saved_files(tmp_path_factory):
 def run_in_folder(saved, monkeypatch, capsys):
     """Run a command in that folder: status, output, errors."""
     monkeypatch.chdir(saved)
+    monkeypatch.delenv("COLUMNS", raising=False)
 
     def run(*arguments):
         status = main(list(arguments))
@@ -51,6 +52,15 @@ def run_in_folder(saved, monkeypatch, capsys):
         return status, shown.out, shown.err
 
     return run
+
+
+@pytest.mark.parametrize("limit", [(), ("--limit", "2")])
+def test_columns(run, monkeypatch, limit):
+    """COLUMNS says how wide a text is that goes to no terminal."""
+    whole = run("show", "report.jsonl.gz", *limit)[1].splitlines()
+    monkeypatch.setenv("COLUMNS", "90")
+    narrow = run("show", "report.jsonl.gz", *limit)[1].splitlines()
+    assert max(map(len, narrow[2:8])) <= 90 < max(map(len, whole[2:8]))
 
 
 class TestWithoutTorch:

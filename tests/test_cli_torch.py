@@ -48,6 +48,7 @@ def run_beside_a_model(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(sys, "argv", [*sys.argv])
+    monkeypatch.delenv("COLUMNS", raising=False)
 
     def run(*arguments):
         monkeypatch.delitem(sys.modules, "net", raising=False)
@@ -207,6 +208,17 @@ class TestExplain:
         ]
         assert names[:2] == ["aten::linear", "aten::t"]
         assert "aten::lgamma" in names
+
+    @pytest.mark.parametrize("asked", [None, 80])
+    def test_width(self, run, monkeypatch, asked):
+        """Without a terminal text has 140 columns at most, or those that COLUMNS names."""
+        if asked:
+            monkeypatch.setenv("COLUMNS", str(asked))
+        call = "torch.nn.TransformerEncoderLayer(64, 4)(x)"
+        _, text, _ = run("explain", call, "x=f32[2,3,64]", "--device", "cpu")
+        widths = [len(line) for line in text.splitlines()]
+        assert (asked or 140) - 20 < max(widths) <= (asked or 140)
+        assert "not visible from outside" in text
 
     def test_modes(self, run):
         """--inference, --no-grad and --autocast are those around the call."""

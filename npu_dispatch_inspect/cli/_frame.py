@@ -10,7 +10,6 @@ import io
 import itertools
 import os
 import select
-import shutil
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -18,6 +17,7 @@ from typing import Any, NoReturn
 __all__ = [
     "BROKEN_PIPE",
     "INTERRUPTED",
+    "WIDTH",
     "Parser",
     "ShowVersion",
     "StandardError",
@@ -25,8 +25,10 @@ __all__ = [
     "add_limit",
     "close_output",
     "forgiving_output",
+    "report_width",
     "row_limit",
     "say",
+    "show",
     "write",
 ]
 
@@ -34,6 +36,10 @@ INTERRUPTED = 130
 """What a shell makes of a program that Ctrl-C ended."""
 BROKEN_PIPE = 141
 """What a shell makes of a program whose reader went away."""
+NARROW = 80
+"""A report takes no terminal for narrower than this."""
+WIDTH = 140
+"""So many columns has a report that goes to a file or a pipe."""
 ROWS = 60
 """So many rows are shown where nobody says how many."""
 
@@ -141,6 +147,43 @@ def write(text: str) -> None:
     sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
 
 
+def show(value: object, otherwise: int | None = None) -> None:
+    """Print an object of this package to standard output, in colours on a terminal.
+
+    Args:
+        value: what to print.
+        otherwise: columns where there is no terminal and COLUMNS is not set; None is
+            as wide as `print` makes it.
+    """
+    from npu_dispatch_inspect.display import richview
+
+    at_terminal = sys.stdout.isatty()
+    richview.show(value, width=None if at_terminal else _asked_width() or otherwise)
+
+
+def report_width() -> int:
+    """How wide a report on standard output may be."""
+    return _asked_width() or _terminal_width(_descriptor(sys.stdout)) or WIDTH
+
+
+def _asked_width() -> int | None:
+    asked = os.environ.get("COLUMNS", "")
+    return int(asked) if asked.isdecimal() else None
+
+
+def _terminal_width(number: int | None) -> int | None:
+    if number is None or not os.isatty(number):
+        return None
+    return max(NARROW, os.get_terminal_size(number).columns)
+
+
+def _descriptor(stream: Any) -> int | None:
+    try:
+        return int(stream.fileno())
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
 def say(sentence: str) -> None:
     """Print a sentence to standard error, as from this program."""
     StandardError().write(f"npu-dispatch-inspect: {sentence}")
@@ -155,10 +198,7 @@ class StandardError:
 
     def __init__(self) -> None:
         self._stream = sys.stderr
-        try:
-            self._number: int | None = sys.stderr.fileno()
-        except (AttributeError, OSError, ValueError):
-            self._number = None
+        self._number = _descriptor(sys.stderr)
 
     def write(self, text: str) -> None:
         """Write lines; whoever closed standard error does not want them."""
@@ -179,11 +219,9 @@ class StandardError:
                 except BlockingIOError:
                     select.select([], [self._number], [])
 
-    def width(self, otherwise: int) -> int:
-        """How wide a line may be: the terminal's width, or another."""
-        if self._number is None or not os.isatty(self._number):
-            return otherwise
-        return max(80, shutil.get_terminal_size().columns)
+    def report_width(self) -> int:
+        """How wide a report here may be."""
+        return _asked_width() or _terminal_width(self._number) or WIDTH
 
 
 def forgiving_output() -> None:

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from npu_dispatch_inspect.cli import _inputs, _standin
-from npu_dispatch_inspect.cli._frame import add_json, say
+from npu_dispatch_inspect.cli._frame import add_json, say, show
 from npu_dispatch_inspect.errors import UsageError
 
 if TYPE_CHECKING:
@@ -100,8 +100,6 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         _write_json(options, found)
     else:
-        from npu_dispatch_inspect.display.richview import show
-
         show(found)
     return 0
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from npu_dispatch_inspect.cli._frame import add_json, add_limit, row_limit, write
+from npu_dispatch_inspect.cli._frame import add_json, add_limit, row_limit, show, write
 from npu_dispatch_inspect.errors import UsageError
 
 __all__ = ["add_parser"]
@@ -119,8 +119,6 @@ def run(options: argparse.Namespace) -> int:
     elif options.quiet:
         pass
     elif options.limit is None and not options.all:
-        from npu_dispatch_inspect.display.richview import show
-
         show(found)
     else:
         write(found.to_text(max_rows=row_limit(options)))

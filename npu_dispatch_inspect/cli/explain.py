@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from npu_dispatch_inspect.cli import _inputs, _standin
-from npu_dispatch_inspect.cli._frame import add_json
+from npu_dispatch_inspect.cli._frame import WIDTH, add_json, show
 from npu_dispatch_inspect.errors import UsageError
 
 __all__ = ["add_parser"]
@@ -106,9 +106,7 @@ def run(options: argparse.Namespace) -> int:
             },
         )
     else:
-        from npu_dispatch_inspect.display.richview import show
-
-        show(found)
+        show(found, otherwise=WIDTH)
     return 0
 
 

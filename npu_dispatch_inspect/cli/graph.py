@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from npu_dispatch_inspect.cli import _inputs, _standin
-from npu_dispatch_inspect.cli._frame import add_json, say, write
+from npu_dispatch_inspect.cli._frame import add_json, say, show, write
 from npu_dispatch_inspect.errors import UsageError
 
 if TYPE_CHECKING:
@@ -150,8 +150,6 @@ def _captured(options: argparse.Namespace) -> GraphSet:
 
 
 def _show(graphs: tuple[Any, ...], *, code: bool) -> None:
-    from npu_dispatch_inspect.display.richview import show
-
     for number, graph in enumerate(graphs):
         if number:
             write("")

@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from npu_dispatch_inspect.cli._frame import add_json, add_limit, row_limit, write
+from npu_dispatch_inspect.cli._frame import add_json, add_limit, row_limit, show, write
 from npu_dispatch_inspect.errors import UsageError
 
 if TYPE_CHECKING:
@@ -316,8 +316,6 @@ def _write_text(
     seen: int,
     limit: int | None,
 ) -> None:
-    from npu_dispatch_inspect.display.richview import show
-
     show(summary)
     if errors:
         write(f"\nerrors: {len(errors)}")

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["add_parser"]
 
-WIDTH = 140
 EXAMPLES = """\
 examples:
   %(prog)s train.py --epochs 1
@@ -156,7 +155,7 @@ def _told(
         except InspectError as error:
             yield str(error)
     if shown.chains or options.json or not options.only:
-        stderr.write(_text(shown, as_json=options.json, width=stderr.width(WIDTH)))
+        stderr.write(_text(shown, as_json=options.json, width=stderr.report_width()))
     from npu_dispatch_inspect.display.reports import MAX_CHAINS
 
     if len(shown.chains) > MAX_CHAINS and not (options.save or options.json):

@@ -4,11 +4,16 @@
 from __future__ import annotations
 
 import argparse
-import shutil
-import sys
 from typing import TYPE_CHECKING, Any
 
-from npu_dispatch_inspect.cli._frame import add_json, add_limit, row_limit, write
+from npu_dispatch_inspect.cli._frame import (
+    add_json,
+    add_limit,
+    report_width,
+    row_limit,
+    show,
+    write,
+)
 
 if TYPE_CHECKING:
     from npu_dispatch_inspect.traces.logs import LogTrace
@@ -18,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["add_parser", "content"]
 
-WIDTH = 140
 EXAMPLES = """\
 examples:
   %(prog)s report.json
@@ -85,8 +89,6 @@ def run(options: argparse.Namespace) -> int:
         return 0
     limited = _LIMITED.get(kind)
     if limited is None or (options.limit is None and not options.all):
-        from npu_dispatch_inspect.display.richview import show
-
         show(value)
     else:
         write(limited(value, row_limit(options)))
@@ -100,9 +102,7 @@ def _trace(trace: OpTrace, limit: int | None) -> str:
 
 
 def _report(report: DispatchReport, limit: int | None) -> str:
-    width = WIDTH
-    if sys.stdout.isatty():
-        width = max(80, shutil.get_terminal_size().columns)
+    width = report_width()
     chains = len(report.chains) if limit is None else limit
     return report.to_text(width=width, max_chains=chains)
 

@@ -14,6 +14,7 @@ from npu_dispatch_inspect.cli._frame import (
     add_limit,
     row_limit,
     say,
+    show,
     write,
 )
 from npu_dispatch_inspect.errors import UsageError
@@ -212,8 +213,6 @@ def lines(table: DispatchTable, key: str, limit: int | None) -> Iterator[str]:
 
 def _show_entries(table: DispatchTable, key: str | None) -> None:
     """Everything about each operator; what it has for the key in a line before."""
-    from npu_dispatch_inspect.display.richview import show
-
     for number, entry in enumerate(table):
         if number:
             write("")

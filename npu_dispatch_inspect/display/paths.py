@@ -50,6 +50,7 @@ __all__ = [
 
 MAX_CALLS = 300
 """So many predicted calls are shown."""
+MAX_NAMED = 4
 MAX_TEXT = 200
 ACTION_STYLES = {
     StepAction.RUNS: "good",
@@ -78,7 +79,8 @@ def explanation_document(explanation: Explanation, *, html: bool = False) -> Doc
     if explanation.unknown:
         parts.append(line(f"not followed further: {explanation.unknown}", "unknown"))
     if explanation.backend:
-        parts += _part("the backend's choice", _backend(explanation.backend), html=html)
+        chosen = (_backend(explanation.backend), *_unobserved(explanation.backend))
+        parts += _part("the backend's choice", *chosen, html=html)
     if explanation.dtypes:
         parts += _part("dtypes, tried", _dtypes(explanation.dtypes), html=html)
     return tuple(parts)
@@ -92,10 +94,10 @@ def predicted_document(call: PredictedCall, *, html: bool = False) -> Document:
     return parts
 
 
-def _part(title: str, grid: Grid, *, html: bool) -> tuple[Element, ...]:
+def _part(title: str, *body: Element, html: bool) -> tuple[Element, ...]:
     if html:
-        return (Fold(title=title, body=(grid,), open=True),)
-    return (line(), line(title, "title"), grid)
+        return (Fold(title=title, body=body, open=True),)
+    return (line(), line(title, "title"), *body)
 
 
 def _calls(calls: Sequence[PredictedCall]) -> list[Element]:
@@ -152,9 +154,29 @@ def _backend(choices: Sequence[BackendChoice]) -> Grid:
         Column(name="backend"),
         Column(name="route"),
         Column(name="because", cut=MAX_TEXT, rank=1, least=16),
-        Column(name="not visible from outside", cut=MAX_TEXT, rank=2, least=24),
     )
     return without_empty(Grid(columns=columns, rows=tuple(rows)))
+
+
+def _unobserved(choices: Sequence[BackendChoice]) -> tuple[Element, ...]:
+    """A line for each fact: of a column of sentences little would be left."""
+    concerned: dict[str, dict[str, None]] = {}
+    for each in choices:
+        for fact in each.unobserved:
+            concerned.setdefault(fact, {})[each.operator] = None
+    operators = {each.operator for each in choices}
+    return listing(
+        "not visible from outside",
+        (
+            fact if len(names) == len(operators) else f"{fact} ({_named(list(names))})"
+            for fact, names in concerned.items()
+        ),
+    )
+
+
+def _named(names: list[str]) -> str:
+    more = len(names) - MAX_NAMED
+    return ", ".join([*names[:MAX_NAMED], *([f"{more} more"] if more > 0 else [])])
 
 
 def _choice(each: BackendChoice) -> Row:
@@ -165,7 +187,6 @@ def _choice(each: BackendChoice) -> Row:
             span(each.backend),
             span(each.route, style.get(each.route, "")),
             span("; ".join(each.reasons) or "no reason can be observed"),
-            span("; ".join(each.unobserved), "dim"),
         )
     )
 
