@@ -10,9 +10,10 @@ from collections import Counter
 import attrs
 import pytest
 
-from npu_dispatch_inspect import UsageError, Verdict
+from npu_dispatch_inspect import OpTrace, Phase, UsageError, Verdict
+from npu_dispatch_inspect.chains import join
 from npu_dispatch_inspect.traces.report import DispatchReport
-from tests.report_examples import failed, training_step
+from tests.report_examples import CPU, call, failed, tensor, training_step
 
 
 @pytest.fixture(scope="module")
@@ -224,3 +225,50 @@ class TestText:
         pairs = tree(*[report.find("aten::addmm")[1], other] * 3)
         assert pairs.endswith("  ... the last 2 calls, 3 times in all")
         assert pairs.count("aten::linear") == 1
+
+
+class TestManyCalls:
+    """Where not all calls find room, those outside modules make some."""
+
+    def report(self, module="fc", **outside):
+        """Twenty calls outside modules, then two in one."""
+        made = [
+            call(index, "aten::mm", CPU, {"self": tensor(1, 2, 8)}, [tensor(2, 2)], line=4, **outside)
+            for index in range(20)
+        ]  # fmt: skip
+        made += [
+            call(
+                20 + index, "aten::relu", CPU, {}, [tensor(3, 2)], module=module, line=5
+            )
+            for index in range(2)
+        ]
+        trace = OpTrace(records=made, environment=training_step().environment)
+        return DispatchReport(chains=join(trace).chains, trace=trace)
+
+    def tree(self, report, **options):
+        """The lines of the tree, without what stands in columns."""
+        lines = report.to_text(**options).split("\n\n")[1].splitlines()
+        return [line.partition("  ")[0] or line.split()[0] for line in lines]
+
+    def test_they_are_one_line(self):
+        """Their number and what became of them is told; the module is shown."""
+        assert self.tree(self.report(), max_chains=2) == [
+            "no module, net.py:4: 20 calls: 20 kernel",
+            "fc, net.py:5",
+            "aten::relu",
+        ]
+        assert self.tree(self.report(), max_chains=1)[-1] == "... 1 more call"
+
+    @pytest.mark.parametrize(
+        ("report", "options"),
+        [
+            ({}, {"max_chains": 22}),
+            ({}, {"max_chains": 2, "fold": False}),
+            ({"module": None}, {"max_chains": 2}),
+            ({"regions": ("load",)}, {"max_chains": 2}),
+            ({"phase": Phase.OPTIMIZER}, {"max_chains": 2}),
+        ],
+    )
+    def test_they_are_shown(self, report, options):
+        """Room for all, no folding, no module at all, a region or another phase."""
+        assert "aten::mm" in self.tree(self.report(**report), **options)

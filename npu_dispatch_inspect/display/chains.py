@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from attrs import evolve, field, frozen
@@ -15,6 +16,7 @@ from npu_dispatch_inspect.display.document import (
     Heading,
     More,
     Row,
+    counted,
     span,
 )
 from npu_dispatch_inspect.display.logs import task_text
@@ -28,6 +30,8 @@ MAX_NAME = 46
 """The first column is this wide at most; longer names push the others aside."""
 MAX_SITE = 34
 MAX_ARGUMENTS = 12
+MAX_OUTSIDE = 8
+"""So many calls in a row outside modules are always shown."""
 MAX_PERIOD = 12
 """Calls that come again and again are recognised up to so many at a time."""
 ASIDE = ("Autograd", "ADInplaceOrView", "BackendSelect")
@@ -94,7 +98,9 @@ def chain_grid(
         chains: the program's own calls.
         fold: leave out what is inside views, copies, fallbacks and CPU kernels, and
             say only once what repeats.
-        limit: so many of the program's own calls are shown.
+        limit: so many of the program's own calls are shown. Where there are more,
+            many calls in a row outside modules and regions are one line, when there
+            are modules.
 
     Returns:
         The grid, and how many calls are not in it.
@@ -102,7 +108,22 @@ def chain_grid(
     shown = list(chains)
     rows: list[Row | Heading | More] = []
     known: dict[tuple[Line, ...], str] = {}
-    for heading, group in groupby(shown[:limit], key=heading_text):
+    # Where there is no room for all, parameters that are made and moved leave it to
+    # what the modules do.
+    crowded = fold and len(shown) > limit and any(map(_in_module, shown))
+    room = limit
+    told = 0
+    for heading, found in groupby(shown, key=heading_text):
+        group = list(found)
+        if crowded and len(group) > MAX_OUTSIDE and not any(map(_placed, group)):
+            rows.append(Heading(text=heading, note=_gist(group)))
+            told += len(group)
+            continue
+        if room == 0:
+            break
+        group = group[:room]
+        room -= len(group)
+        told += len(group)
         lines = _folded([_line(each, fold=fold) for each in group], fold=fold)
         several = len(lines) > 1 or any(line.below for line in lines)
         same = known.get(lines) if fold and several else None
@@ -118,7 +139,27 @@ def chain_grid(
                     More(f"... the last {len(part)} calls, {times} times in all")
                 )
     grid = Grid(columns=COLUMNS, rows=tuple(rows), header=False, branches=True)
-    return grid, max(0, len(shown) - limit)
+    return grid, len(shown) - told
+
+
+def _in_module(node: ChainNode) -> bool:
+    return node.op.module is not None
+
+
+def _placed(node: ChainNode) -> bool:
+    """The call belongs to something that has a name of its own."""
+    op = node.op
+    return _in_module(node) or bool(op.regions) or op.phase is not Phase.FORWARD
+
+
+def _gist(group: Sequence[ChainNode]) -> str:
+    """``78 calls: 64 view, 14 copy, 14 launches``."""
+    labels = Counter(_label(each, fold=True) for each in group)
+    parts = [f"{number} {label}" for label, number in labels.most_common()]
+    launches = sum(len(each.all_launches()) for each in group)
+    if launches:
+        parts.append(counted(launches, "launch"))
+    return f"{len(group)} calls: {', '.join(parts)}"
 
 
 def _row(line: Line) -> Row:

@@ -317,7 +317,8 @@ class DispatchReport(Printed, Deferred):
 
         Args:
             width: columns of the tree at most; what goes beyond is cut.
-            max_chains: so many of the program's own calls are shown.
+            max_chains: so many of the program's own calls are shown. Where there are
+                more, many in a row outside modules are one line.
             fold: leave out what is inside views, copies, fallbacks and CPU kernels,
                 and say only once what repeats; the counts are always those of all.
         """
