@@ -26,10 +26,11 @@ def replace_frame_functions(
     ``make`` is given a lookup of what the module has, by name, and returns
     replacements. What it may ask for:
 
-    * `_maybe_set_eval_frame`, called with a callback before code that may be
-      compiled, and with None before code that is to run as it is (a finished graph,
-      for one) and where all is over. Seen in 2.6 to 2.14, from 2.7 on under the
-      name of `set_eval_frame` as well.
+    * `set_eval_frame`, called with a callback before code that may be compiled, and
+      with None before code that is to run as it is (a finished graph, for one) and
+      where all is over. Also called as `_maybe_set_eval_frame`: 2.6 has that name
+      alone, in 2.7 it is a function that calls the other, in 2.13 and 2.14 it is
+      the same function.
     * `_is_skip_guard_eval_unsafe_stance`, called when a compiled function is
       entered. 2.6 calls it elsewhere too, and needs no replacement: its wrapper does
       not restore the thread's keys.
@@ -40,9 +41,18 @@ def replace_frame_functions(
     # Dynamo keeps the set of tensor methods it first sees; let it be torch's own.
     sys.modules["torch._dynamo.trace_rules"].get_tensor_method()
     namespace = vars(sys.modules[_MODULE])
-    replaced = make(namespace.__getitem__)
-    if "set_eval_frame" not in namespace:
-        replaced = {"_maybe_set_eval_frame": replaced["_maybe_set_eval_frame"]}
+    setter = "set_eval_frame"
+    if setter not in namespace:
+        setter = "_maybe_set_eval_frame"
+    replaced = make(
+        lambda name: namespace[setter if name == "set_eval_frame" else name]
+    )
+    callback_set = replaced.pop("set_eval_frame")
+    if setter == "_maybe_set_eval_frame":
+        replaced.clear()
+    for name in ("set_eval_frame", "_maybe_set_eval_frame"):
+        if namespace.get(name) is namespace[setter]:
+            replaced[name] = callback_set
     before = {name: namespace[name] for name in replaced}
     namespace.update(replaced)
     return lambda: namespace.update(before)

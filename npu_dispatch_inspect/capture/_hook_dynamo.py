@@ -40,7 +40,7 @@ def install() -> Callable[[], None]:
 def _replacements(
     original: Callable[[str], Any],
 ) -> dict[str, Callable[..., Any]]:
-    set_callback = original("_maybe_set_eval_frame")
+    set_callback = original("set_eval_frame")
     is_unsafe = original("_is_skip_guard_eval_unsafe_stance")
     switch = redispatch.include_generic_key
 
@@ -69,6 +69,5 @@ def _replacements(
     modes.hide_from_dynamo(callback_set, entered)
     return {
         "set_eval_frame": callback_set,
-        "_maybe_set_eval_frame": callback_set,
         "_is_skip_guard_eval_unsafe_stance": entered,
     }
