@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812 - torch's own name for it
 
 from npu_dispatch_inspect import (
+    Phase,
     UsageError,
     Verdict,
     inspect_dispatch,
@@ -327,6 +328,35 @@ class TestSituations:
                 ("device to host", "CPU fallback of aten::digamma.out"),
                 ("host to device", "CPU fallback of aten::digamma.out"),
             }
+
+    @pytest.mark.parametrize("engine", ["dispatcher", "dispatch_mode"])
+    def test_backward_of_a_fallback_belongs_to_its_module(self, engine):
+        """What the gradient of a fallback calls has the module of the forward call."""
+
+        class Digamma(nn.Module):
+            def forward(self, x):
+                return torch.digamma(x)
+
+        model = nn.Sequential(nn.Linear(4, 4), Digamma()).npu()
+        x = torch.ones(2, 4, device="npu")
+        with inspect_dispatch(engine=engine) as report:
+            model(x).sum().backward()
+        inside = [
+            each
+            for each in report.trace.backward
+            if each.autograd_node == "DigammaBackward0"
+        ]
+        assert {each.module for each in inside} == {"1"}
+        assert {each.name for each in inside} >= {"aten::polygamma", "aten::mul"}
+        if engine == "dispatcher":
+            copies = [
+                each
+                for each in report.copies_and_casts
+                if each.node.op.phase is Phase.BACKWARD
+            ]
+            assert [each.node.op.module for each in copies] == ["1"] * 3
+            told = "CPU fallback of aten::polygamma.out  1 (Digamma), backward"
+            assert str(report).count(told) == 2
 
     def test_slogdet_shows_its_launch(self, tensors):
         """A kernel above autograd, which a dispatch mode never sees, is in the report."""

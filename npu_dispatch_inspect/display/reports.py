@@ -131,7 +131,10 @@ def _standing_out(report: DispatchReport) -> Iterator[Element]:
     )
     yield from listing(
         "copies and casts",
-        (f"{copy}{_at(copy.source)}" for copy in report.copies_and_casts),
+        (
+            f"{copy}{_at(copy.source) or _stands(copy.node)}"
+            for copy in report.copies_and_casts
+        ),
         style="copy",
     )
     unknown = (node for node in report.nodes() if node.verdict is Verdict.UNKNOWN)
@@ -198,9 +201,13 @@ def _failure(failure: Failure) -> Iterator[Element]:
 
 
 def _call(node: ChainNode) -> str:
-    # Backward calls are not made at a line of the program.
-    place = _at(node.op.source) or f"  {heading_text(node)}"
+    place = _at(node.op.source) or _stands(node)
     return f"{node.op.qualified_name}: {node.why}{place}"
+
+
+def _stands(node: ChainNode) -> str:
+    """Module and phase: backward calls are not made at a line of the program."""
+    return f"  {heading_text(node)}"
 
 
 def _at(source: SourceLocation | None) -> str:
