@@ -73,6 +73,9 @@ higher_order_class = torch._ops.HigherOrderOperator
 storage_address: Callable[[torch.Tensor], int] = torch._C._storage_id  # type: ignore[attr-defined]
 """Address of a tensor's storage, without making a Python object of it; 2.1 to 2.14."""
 
+function_modes: Callable[[], int] = torch._C._len_torch_function_stack
+"""How many torch function modes this thread has; 2.1 to 2.14."""
+
 RECORD_FUNCTION_ENTER = torch.ops.profiler._record_function_enter_new.default
 RECORD_FUNCTION_EXIT = torch.ops.profiler._record_function_exit._RecordFunction
 """Begin and end of a `torch.profiler.record_function` block; 2.1 to 2.14."""
@@ -228,11 +231,6 @@ def tell_dynamo_plain_module_call(call: Callable[..., Any]) -> None:
         module = sys.modules.get(name)
         if module is not None and hasattr(module, "unpatched_nn_module_call"):
             module.unpatched_nn_module_call = call  # type: ignore[attr-defined]
-
-
-def function_modes() -> int:
-    """How many torch function modes this thread has; 2.1 to 2.14."""
-    return torch._C._len_torch_function_stack()
 
 
 def quiet_reads() -> AbstractContextManager[Any]:

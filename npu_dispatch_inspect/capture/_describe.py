@@ -17,6 +17,7 @@ and by the tensors that were seen on it.
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable
 from itertools import count
@@ -25,6 +26,7 @@ from typing import Any, NamedTuple
 import torch
 
 from npu_dispatch_inspect._torch_private import modes
+from npu_dispatch_inspect.capture._rows import COUNT, FIXED, OP
 
 __all__ = ["Describe", "Opaque", "Stand", "describer"]
 
@@ -32,7 +34,7 @@ MAX_ITEMS = 1024
 """Longer sequences are cut: the rest is given as one `Opaque` that says how many."""
 
 
-ROOM = 4096
+ROOM = 256
 """So many tensors are known before those that have died are forgotten."""
 
 VIEWS = 8
@@ -60,9 +62,9 @@ class Describe(NamedTuple):
     """The functions of one `describer`; they share its numbering."""
 
     tensor: Callable[[torch.Tensor], tuple[Any, ...]]
-    result: Callable[[torch.Tensor, Any, Any], tuple[Any, ...]]
-    """The same for the result of a call, given the operator and the row of its first
-    argument: what worked in place on that one is not read twice."""
+    result: Callable[[torch.Tensor, list[Any], int], tuple[Any, ...]]
+    """The same for the result of a call, given where its row stands (see `_rows`): what
+    worked in place on the first argument is not read twice."""
     value: Callable[[Any], Any]
     values: Callable[[list[Any], Any], None]
     """Adds the rows of a call's positional arguments to a list."""
@@ -84,12 +86,25 @@ _SYMBOLIC = {
 }
 
 
+class _Known(weakref.ref[torch.Tensor]):
+    """A tensor that has been described.
+
+    The reference itself carries what is known: with a tuple beside it, Python's
+    garbage collector would have twice as many containers to visit.
+    """
+
+    __slots__ = ("address", "row")
+
+    row: tuple[Any, ...]
+    """The last one; its first item is the tensor's number."""
+    address: int | None
+    """Of its storage; None where the tensor is described anew each time."""
+
+
 def describer() -> Describe:
     """Make the functions that describe values, with a numbering of their own."""
-    # id -> (weak reference, last row, address of its storage or None)
-    tensors: dict[int, tuple[Any, Any, Any]] = {}
-    # address -> [number, length at which the dead are forgotten, weak references to
-    # tensors on it ...]
+    tensors: dict[int, _Known] = {}
+    # address -> [number, length at which the dead are forgotten, tensors on it ...]
     storages: dict[int, list[Any]] = {}
     layouts: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     sizes: dict[tuple[int, ...], list[int]] = {}
@@ -97,45 +112,43 @@ def describer() -> Describe:
     room = ROOM
     next_number = count(1).__next__
     plain_tensor, parameter = torch.Tensor, torch.nn.Parameter
-    ref, storage_address = weakref.ref, modes.storage_address
+    new_known, storage_address = _Known, modes.storage_address
 
     def tensor_row(tensor: torch.Tensor) -> tuple[Any, ...]:
         known = tensors.get(id(tensor))
-        if known is None or known[0]() is not tensor:
-            return plain_row(tensor, next_number(), None)
-        _, row, address = known
-        if address is None:
-            return odd_row(tensor, row[0], row)
+        if known is None or known() is not tensor:
+            return plain_row(tensor, None)
+        row = known.row
+        if known.address is None:
+            return odd_row(tensor, known)
         # A tensor keeps its device and bits as long as it keeps its storage and
-        # dtype; `x.data = y` changes at least one of the two.
+        # form; `x.data = y` changes at least one of the two.
         layout = row[2]
-        if (
-            storage_address(tensor) != address
-            or tensor.shape != layout[0]
-            or tensor.stride() != layout[1]
-            or tensor.storage_offset() != layout[2]
-            or tensor.dtype is not layout[3]
+        if storage_address(tensor) != known.address or layout[0] != (
+            tensor.shape,
+            tensor.stride(),
+            tensor.storage_offset(),
+            tensor.dtype,
         ):
-            return plain_row(tensor, row[0], row)
+            return plain_row(tensor, known)
         if tensor.requires_grad is not row[3]:
             # Every result of a differentiable call comes by here once.
-            row = (row[0], row[1], layout, not row[3])
-            tensors[id(tensor)] = (known[0], row, address)
-        return row  # type: ignore[no-any-return]
+            row = known.row = (row[0], row[1], layout, not row[3])
+        return row
 
-    def result_row(tensor: torch.Tensor, op: Any, first: Any) -> tuple[Any, ...]:
+    def result_row(tensor: torch.Tensor, flat: list[Any], at: int) -> tuple[Any, ...]:
         known = tensors.get(id(tensor))
-        if known is None or known[0]() is not tensor:
-            return plain_row(tensor, next_number(), None)
-        _, row, address = known
+        if known is None or known() is not tensor:
+            return plain_row(tensor, None)
+        row = known.row
         if (
-            row is not first
-            or address is None
-            or tensor.requires_grad is not row[3]
-            or not keeps_layout(op)
+            flat[at + COUNT] > 0
+            and row is flat[at + FIXED]
+            and tensor.requires_grad is row[-1]
+            and keeps_layout(flat[at + OP])
         ):
-            return tensor_row(tensor)
-        return row  # type: ignore[no-any-return]
+            return row  # type: ignore[no-any-return]
+        return tensor_row(tensor)
 
     def keeps_layout(op: Any) -> bool:
         # An operator's hash is worked out in Python each time.
@@ -144,20 +157,15 @@ def describer() -> Describe:
             known = keeping[id(op)] = op, modes.keeps_layout(op)
         return known[1]
 
-    def plain_row(
-        tensor: torch.Tensor, number: int, before: tuple[Any, ...] | None
-    ) -> tuple[Any, ...]:
+    def plain_row(tensor: torch.Tensor, known: _Known | None) -> tuple[Any, ...]:
         kind = type(tensor)
         if kind is not plain_tensor and kind is not parameter:
-            return odd_row(tensor, number, before)
+            return odd_row(tensor, known)
         try:
             address = storage_address(tensor)
             dtype = tensor.dtype
             layout = (
-                tensor.shape,
-                tensor.stride(),
-                tensor.storage_offset(),
-                dtype,
+                (tensor.shape, tensor.stride(), tensor.storage_offset(), dtype),
                 tensor.device,
                 kind is parameter,
                 tensor.is_neg(),
@@ -165,26 +173,48 @@ def describer() -> Describe:
             )
             # Layouts repeat where tensors do not, so one of each is kept. Symbolic
             # sizes have no hash, and end here as well.
-            known = layouts.get(layout)
+            shared = layouts.get(layout) or share(layout)
         except Exception:  # noqa: BLE001 - sparse, nested, functorch wrappers: no strides or storage
-            return odd_row(tensor, number, before)
-        if known is None:
-            # A torch.Size would be visited by the garbage collector for ever.
-            if len(layouts) >= MAX_KEPT:
-                layouts.clear()
-            known = (tuple(layout[0]), *layout[1:])
-            layouts[known] = known
-        reference = ref(tensor)
-        if before is None and address not in storages:
-            storage = number
-            storages[address] = [number, VIEWS, reference]
+            return odd_row(tensor, known)
+        if known is not None:
+            number = known.row[0]
         else:
-            storage = number_storage(tensor, address)
-        row = (number, storage, known, tensor.requires_grad)
-        if len(tensors) >= room:
-            forget_dead()
-        tensors[id(tensor)] = (reference, row, address)
+            known = new_known(tensor)
+            number = next_number()
+            if len(tensors) >= room:
+                forget_dead()
+        storage = number_storage(tensor, known, address)
+        row = known.row = (number, storage, shared, tensor.requires_grad)
+        known.address = address
+        # Last, as another thread may be looking for it.
+        tensors[id(tensor)] = known
         return row
+
+    def share(layout: tuple[Any, ...]) -> tuple[Any, ...]:
+        # A torch.Size would be visited by the garbage collector for ever.
+        if len(layouts) >= MAX_KEPT:
+            layouts.clear()
+        (shape, *form), *rest = layout
+        layout = layouts[layout] = ((tuple(shape), *form), *rest)
+        return layout
+
+    def number_storage(tensor: torch.Tensor, known: _Known, address: int) -> int:
+        """The number of a storage; tensors and storages are counted together."""
+        on_it = storages.get(address)
+        if on_it is not None:
+            for each in reversed(on_it[2:]):
+                other = each()
+                # Alive and still there: nobody else can have got the address.
+                if other is not None and storage_address(other) == address:
+                    if len(on_it) > on_it[1]:
+                        on_it[2:] = [each for each in on_it[2:] if each() is not None]
+                        on_it[1] = 2 * len(on_it) + VIEWS
+                    if other is not tensor:
+                        on_it.append(known)
+                    return on_it[0]  # type: ignore[no-any-return]
+        number = next_number()
+        storages[address] = [number, VIEWS, known]
+        return number
 
     def forget_dead() -> None:
         """Make room: most tensors die young, and seldom leave their address to another.
@@ -192,42 +222,30 @@ def describer() -> Describe:
         In copies, which are made at once: other threads may be adding.
         """
         nonlocal room
-        for key, (reference, _, _) in list(tensors.items()):
-            if reference() is None:
+        for key, known in list(tensors.items()):
+            if known() is None:
                 tensors.pop(key, None)
         for address, on_it in list(storages.items()):
             if not any(each() is not None for each in on_it[2:]):
                 storages.pop(address, None)
         room = 2 * len(tensors) + ROOM
 
-    def odd_row(
-        tensor: torch.Tensor, number: int, before: tuple[Any, ...] | None
-    ) -> tuple[Any, ...]:
+    def odd_row(tensor: torch.Tensor, known: _Known | None) -> tuple[Any, ...]:
+        before = None
+        if known is None:
+            known, number = new_known(tensor), next_number()
+        else:
+            before = known.row
+            number = before[0]
+        number_of = functools.partial(number_storage, tensor, known)
         # Nobody's handlers are asked, neither another tracer's nor the subclass's.
         with modes.without_modes(), modes.quiet_reads():
-            row = (number, _odd_tensor(tensor, tensor_row, number_storage))
+            row = (number, _odd_tensor(tensor, tensor_row, number_of))
         if row == before:
             return before
-        tensors[id(tensor)] = (ref(tensor), row, None)
+        known.row, known.address = row, None
+        tensors[id(tensor)] = known
         return row
-
-    def number_storage(tensor: torch.Tensor, address: int) -> int:
-        """The number of a storage; tensors and storages are counted together."""
-        on_it = storages.get(address)
-        if on_it is not None:
-            for at in range(len(on_it) - 1, 1, -1):
-                other = on_it[at]()
-                # Alive and still there: nobody else can have got the address.
-                if other is not None and storage_address(other) == address:
-                    if len(on_it) > on_it[1]:
-                        on_it[2:] = [each for each in on_it[2:] if each() is not None]
-                        on_it[1] = 2 * len(on_it) + VIEWS
-                    if other is not tensor:
-                        on_it.append(ref(tensor))
-                    return on_it[0]  # type: ignore[no-any-return]
-        number = next_number()
-        storages[address] = [number, VIEWS, ref(tensor)]
-        return number
 
     def value_row(value: Any) -> Any:
         kind = type(value)
@@ -235,35 +253,40 @@ def describer() -> Describe:
             return tensor_row(value)
         if kind in _AS_IS:
             return value
+        if isinstance(value, (list, tuple)):
+            return items_row(value)
         if isinstance(value, plain_tensor):
             return tensor_row(value)
-        if isinstance(value, (list, tuple)):
-            if not value:
-                return _EMPTY
-            if set(map(type, value)) == _INT and len(value) <= MAX_ITEMS:
-                # Sizes and dimensions repeat as layouts do.
-                numbers = tuple(value)
-                known = sizes.get(numbers)
-                if known is None:
-                    if len(sizes) >= MAX_KEPT:
-                        sizes.clear()
-                    known = sizes[numbers] = list(numbers)
-                return known
-            rows = [value_row(each) for each in value[:MAX_ITEMS]]
-            if len(value) > MAX_ITEMS:
-                rows.append(Opaque("cut", f"... {len(value) - MAX_ITEMS} more"))
-            return rows
         return _odd_value(value, value_row)
 
+    def items_row(values: list[Any] | tuple[Any, ...]) -> list[Any]:
+        if not values:
+            return _EMPTY
+        if set(map(type, values)) == _INT and len(values) <= MAX_ITEMS:
+            # Sizes and dimensions repeat as layouts do.
+            numbers = tuple(values)
+            known = sizes.get(numbers)
+            if known is None:
+                if len(sizes) >= MAX_KEPT:
+                    sizes.clear()
+                known = sizes[numbers] = list(numbers)
+            return known
+        rows = [value_row(each) for each in values[:MAX_ITEMS]]
+        if len(values) > MAX_ITEMS:
+            rows.append(Opaque("cut", f"... {len(values) - MAX_ITEMS} more"))
+        return rows
+
     def value_rows(rows: list[Any], values: Any) -> None:
-        # The loop body repeats value_row's first two branches on purpose: they
-        # serve nearly every argument, and a call per argument costs 15 %.
+        # The loop body repeats value_row's branches on purpose: they serve nearly
+        # every argument, and a call per argument costs 15 %.
         for value in values:
             kind = type(value)
             if kind is plain_tensor or kind is parameter:
                 rows.append(tensor_row(value))
             elif kind in _AS_IS:
                 rows.append(value)
+            elif kind is list:
+                rows.append(items_row(value))
             else:
                 rows.append(value_row(value))
 
@@ -273,7 +296,7 @@ def describer() -> Describe:
 def _odd_tensor(
     tensor: torch.Tensor,
     tensor_row: Callable[[torch.Tensor], tuple[Any, ...]],
-    number_storage: Callable[[torch.Tensor, int], int],
+    number_of: Callable[[int], int],
 ) -> tuple[Any, ...]:
     """Fields by name for a tensor that the fast path cannot describe."""
     fields: dict[str, Any] = {}
@@ -298,7 +321,7 @@ def _odd_tensor(
         read("offset", lambda: _size(tensor.storage_offset()))
         read(
             "storage_id",
-            lambda: number_storage(tensor, modes.storage_address(tensor)),
+            lambda: number_of(modes.storage_address(tensor)),
         )
     flags = []
     for flag, test in (

@@ -57,6 +57,8 @@ OPTIMIZER = 256
 """In the code of one of torch's own optimizers."""
 RUNTIME = 512
 """Inside the code that runs a compiled graph."""
+SOME = 1024
+"""Of a file's code objects, some have a mark of their own."""
 
 _MARKED_FILES = {
     "torch/utils/checkpoint.py": CHECKPOINT,
@@ -92,9 +94,8 @@ def _standard_library() -> tuple[str, ...]:
     return tuple({_folder(paths["stdlib"]), _folder(paths["platstdlib"])})
 
 
-def _classify(code: CodeType) -> int:
-    """Marks of one code object; asked once per code object and tracer."""
-    name = code.co_filename
+def _classify(name: str) -> int:
+    """Marks of the code in one file; asked once per file and tracer."""
     if name.startswith("<eval_with_key>"):
         return GRAPH
     if name.startswith("<"):
@@ -116,18 +117,30 @@ def _classify(code: CodeType) -> int:
     return USER
 
 
+class _Files(dict[str, int]):
+    """The marks of code by the name of its file.
+
+    Names keep their hash; a code object's is worked out from its bytecode at every
+    look-up.
+    """
+
+    def __missing__(self, name: str) -> int:
+        kind = self[name] = _classify(name)
+        return kind
+
+
 class Sites:
     """The places calls were made from, numbered in the order they were met."""
 
     def __init__(self) -> None:
         self.found: list[Site] = []
         engine, seed = modes.autograd_codes()
-        known = {engine: ENGINE, seed: SEED, module_call: MODULE}
-        # By identity: a code object's hash is worked out from its bytecode at
-        # every look-up. They are kept alive so that an identity stays one.
         self.engine = engine
-        self._codes = list(known)
-        self.kinds = {id(code): kind for code, kind in known.items()}
+        # By identity; these live as long as their modules.
+        self._marked = {id(engine): ENGINE, id(seed): SEED, id(module_call): MODULE}
+        self.files = _Files()
+        for code in (engine, seed, module_call):
+            self.files[code.co_filename] |= SOME
         self.walk, self.walk_backward = self._make_walks()
 
     def _make_walks(
@@ -147,7 +160,7 @@ class Sites:
         is followed up to the engine; a call that the engine itself makes has the
         same site as all others of its pass.
         """
-        found_sites, codes, kinds = self.found, self._codes, self.kinds
+        found_sites, files, marked = self.found, self.files, self._marked
         numbers: dict[tuple[int, int, int], int] = {}
         engine = self.engine
         passes: dict[int, int] = {}
@@ -159,15 +172,16 @@ class Sites:
             waiting: OpenModule | None = None
             level = -1
             while frame is not None:
-                code = frame.f_code
-                kind = kinds.get(id(code))
-                if kind is None:
-                    kind = learn(code)
-                if kind == USER:
-                    found, offset = code, frame.f_lasti
-                    break
-                if kind == MODULE:
-                    if opened and -level <= len(opened):
+                kind = files[frame.f_code.co_filename]
+                if kind:
+                    if kind == USER:
+                        found, offset = frame.f_code, frame.f_lasti
+                        break
+                    if kind == SOME:
+                        kind = marked.get(id(frame.f_code), 0)
+                    if kind != MODULE:
+                        marks |= kind
+                    elif opened and -level <= len(opened):
                         module = opened[level]
                         level -= 1
                         if module.site is not None:
@@ -176,8 +190,6 @@ class Sites:
                             break
                         if waiting is None:
                             waiting, marks_inside, marks = module, marks, 0
-                elif kind:
-                    marks |= kind
                 frame = frame.f_back
             if waiting is not None:
                 waiting.site = (found, offset, marks)
@@ -193,13 +205,12 @@ class Sites:
             found: CodeType | None = None
             offset = -1
             while frame is not None:
-                code = frame.f_code
-                kind = kinds.get(id(code))
-                if kind is None:
-                    kind = learn(code)
+                kind = files[frame.f_code.co_filename]
+                if kind == SOME:
+                    kind = marked.get(id(frame.f_code), 0)
                 if kind == USER:
                     if found is None:
-                        found, offset = code, frame.f_lasti
+                        found, offset = frame.f_code, frame.f_lasti
                 elif kind == ENGINE:
                     marks |= kind
                 elif kind != MODULE and not marks & ENGINE:
@@ -214,11 +225,6 @@ class Sites:
                 passes.clear()
                 passes[task] = site
             return site
-
-        def learn(code: CodeType) -> int:
-            codes.append(code)
-            kind = kinds[id(code)] = _classify(code)
-            return kind
 
         def number(found: CodeType | None, offset: int, marks: int) -> int:
             key = (id(found), offset, marks)

@@ -103,7 +103,7 @@ def _frames_of(error: BaseException) -> Iterator[Any]:
 def _operator(frames: list[Any]) -> Any:
     """The innermost operator that was being traced: a local of torch's own frames."""
     for frame in reversed(frames):
-        if _frames._classify(frame.f_code) & _frames.USER:
+        if _frames._classify(frame.f_code.co_filename) & _frames.USER:
             return None
         called = frame.f_locals.get("func")
         if isinstance(called, modes.operator_class):
@@ -120,7 +120,7 @@ def _qualified(called: Any) -> str | None:
 
 def _source(frames: list[Any]) -> SourceLocation | None:
     for frame in reversed(frames):
-        if _frames._classify(frame.f_code) == _frames.USER:
+        if _frames._classify(frame.f_code.co_filename) == _frames.USER:
             return _frames.locate(frame.f_code, frame.f_lasti)
     return None
 

@@ -165,8 +165,7 @@ def full(recorder: Recorder, *, nesting: bool) -> tuple[Any, Any, Any]:
                 with modes.quiet_reads():
                     flat[at + 11] = describe_value(result)
             elif type(result) is plain_tensor:
-                first = flat[at + 16] if flat[at + 15] > 0 else None
-                flat[at + 11] = describe_result(result, flat[at + 1], first)
+                flat[at + 11] = describe_result(result, flat, at)
             else:
                 flat[at + 11] = describe_value(result)
         except Exception as error:  # noqa: BLE001 - as above
@@ -186,7 +185,7 @@ def names(recorder: Recorder, *, nesting: bool) -> tuple[Any, Any, Any]:
     )
     number, scope_of = count(), current_scopes.get
     walk, walk_backward = recorder.sites.walk, recorder.sites.walk_backward
-    engine, kinds = recorder.sites.engine, recorder.sites.kinds
+    engine, files = recorder.sites.engine, recorder.sites.files
     graph_task, autograd_node = (
         modes.current_graph_task,
         modes.current_autograd_node,
@@ -223,7 +222,7 @@ def names(recorder: Recorder, *, nesting: bool) -> tuple[Any, Any, Any]:
             if task == -1:
                 if scope.path is None:
                     caller = get_frame(1).f_back
-                    if caller is None or kinds.get(id(caller.f_code)) != USER:
+                    if caller is None or files[caller.f_code.co_filename] != USER:
                         site = walk(caller, None)
             else:
                 running = autograd_node()

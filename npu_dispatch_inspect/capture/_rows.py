@@ -17,6 +17,7 @@ __all__ = [
     "DEPTH",
     "FIXED",
     "INDEX",
+    "OP",
     "Row",
     "ThreadRows",
     "Threads",
@@ -38,7 +39,7 @@ message). ``count`` arguments follow; -1 where they were not asked for. Argument
 ``kwargs`` and ``outputs`` are raw rows of `_describe`.
 """
 
-INDEX, PARENT, DEPTH, END, ERROR, COUNT = 0, 3, 4, 12, 13, 15
+INDEX, OP, PARENT, DEPTH, END, ERROR, COUNT = 0, 1, 3, 4, 12, 13, 15
 FIXED = 16
 """So many fields come before a row's arguments."""
 
