@@ -26,8 +26,11 @@ __all__ = [
     "differentiable",
     "empty_queue",
     "has_cpu_kernel",
+    "is_elementwise",
     "is_wrapper",
+    "may_see_lazy",
     "missing_features",
+    "moves_elements",
     "quiet",
     "replace_kernels",
     "returns_of",
@@ -153,6 +156,80 @@ def returns_of(op: Any) -> Iterator[tuple[str, bool, bool]]:
         alias = each.alias_info
         written = alias is not None and alias.is_write
         yield str(each.type), written, alias is not None and not written
+
+
+_MOVE = frozenset(
+    (
+        "aten::_to_copy",
+        "aten::clone",
+        "aten::copy_",
+        "npu::_npu_format_cast",
+        "npu::npu_format_cast",
+    )
+)
+_FILL = frozenset(
+    (
+        "aten::fill_",
+        "aten::full",
+        "aten::full_like",
+        "aten::ones",
+        "aten::ones_like",
+        "aten::zero_",
+        "aten::zeros",
+        "aten::zeros_like",
+    )
+)
+
+_READ_VALUES = frozenset(
+    f"aten::{name}{ending}"
+    for name in (
+        "gcd",
+        "isneginf",
+        "isposinf",
+        "logical_and",
+        "logical_xor",
+        "logit",
+        "sinc",
+    )
+    for ending in ("", "_")
+)
+"""Where torch_npu goes through aclop, it does these on the CPU, or reads a number."""
+
+
+def moves_elements(op: Any) -> bool:
+    """True for an operator whose result has the elements of its first argument."""
+    return op._schema.name in _MOVE
+
+
+def is_elementwise(op: Any) -> bool:
+    """True for an operator that moves, fills or combines elements, and does no more.
+
+    Named above, on lists of tensors, or tagged pointwise. Of the latter, only what
+    gives tensors (``equal`` gives a number), and what has an autograd kernel, so that
+    what its own kernel calls is below autograd. Tags seen in 2.13.
+    """
+    name = op._schema.name
+    if name in _FILL or name in _MOVE:
+        return True
+    return (
+        name.startswith("aten::")
+        and name not in _READ_VALUES
+        and (torch.Tag.pointwise in op.tags or name.startswith("aten::_foreach_"))
+        and all("Tensor" in str(each.type) for each in op._schema.returns)
+        and torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "Autograd")
+    )
+
+
+def may_see_lazy(op: Any) -> bool:
+    """True for an operator that is given views still to be conjugated or negated.
+
+    Below autograd, any other is given copies in which that has been done: those that
+    are given the views have a kernel, or a fallthrough, of their own on the key.
+    """
+    return any(
+        torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key)
+        for key in ("Conjugate", "Negative")
+    )
 
 
 @functools.cache

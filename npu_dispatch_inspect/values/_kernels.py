@@ -5,7 +5,12 @@ from __future__ import annotations
 
 import atexit
 import functools
+import math
+import os
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from npu_dispatch_inspect._torch_private import (
@@ -17,14 +22,16 @@ from npu_dispatch_inspect._torch_private import (
 from npu_dispatch_inspect.capture._hook_numbers import restorer
 from npu_dispatch_inspect.capture._hook_threads import thread
 from npu_dispatch_inspect.standin import loader
+from npu_dispatch_inspect.values._arguments import tensors_in
 from npu_dispatch_inspect.values._collectives import Collectives
-from npu_dispatch_inspect.values._memory import alias, copy_into, elements_of
-from npu_dispatch_inspect.values._plan import (
-    Computed,
-    OtherFormError,
-    Plan,
-    tensors_in,
+from npu_dispatch_inspect.values._memory import (
+    alias,
+    copy_into,
+    elements_of,
+    on_device,
+    room_of,
 )
+from npu_dispatch_inspect.values._plan import Computed, OtherFormError, Plan
 from npu_dispatch_inspect.values._unknown import Unknown
 from npu_dispatch_inspect.values.formulas import find_formula
 
@@ -60,6 +67,24 @@ _NO_VALUES = frozenset(
 """Operators that make or describe tensors, and compute nothing."""
 
 _quiet = backend_kernels.quiet
+
+
+_OURS = os.path.join(str(Path(__file__).parent.parent), "")
+_elementwise_codes: set[int] = set()
+"""Identities of the code that runs torch_npu's kernel of an elementwise operator."""
+
+
+def _is_replaced(caller: FrameType | None) -> bool:
+    """Whether a call comes out of the kernel of an elementwise operator.
+
+    What it would write is of no use: see `Plan`. A frame of somebody else in between
+    is a signal handler's or a finaliser's, whose calls are their own.
+    """
+    while caller is not None and caller.f_code.co_filename.startswith(_OURS):
+        if id(caller.f_code) in _elementwise_codes:
+            return True
+        caller = caller.f_back
+    return False
 
 
 def install(unknown: Unknown) -> Callable[[], None]:
@@ -109,12 +134,17 @@ def _kernels(unknown: Unknown) -> Iterator[tuple[str, Callable[..., Any], bool]]
         if not plan.gives_values:
             continue
         known = formula is not None or backend_kernels.has_cpu_kernel(name)
-        make = functools.partial(_kernel, op, plan, unknown, collectives, known=known)
-        yield name, make(run), False
+        if known and plan.elementwise:
+            yield name, _elementwise(op, plan, unknown, collectives, run), False
+        else:
+            kernel = _kernel(op, plan, unknown, collectives, run, known=known)
+            yield name, kernel, False
         above = backend_kernels.backend_kernel(name, above_autograd=True)
         # What such a kernel draws, it draws in the operators that it calls.
         if above is not None and not plan.draws:
-            yield name, _unless_wrapped(make(above), above), True
+            plan = Plan(op, formula, above_autograd=True)
+            kernel = _kernel(op, plan, unknown, collectives, above, known=known)
+            yield name, _unless_wrapped(kernel, above), True
 
 
 def _kernel(
@@ -134,6 +164,8 @@ def _kernel(
         numbers = here.seen.numbers
         if numbers:
             args, kwargs = restore(args, kwargs, numbers)
+        if _is_replaced(sys._getframe().f_back):
+            return run(keyset, *args, **kwargs)
         if collectives.queued:
             collectives.wait()
         computed: Computed | None = None
@@ -160,6 +192,45 @@ def _kernel(
             raise
         return result
 
+    modes.hide_with_calls_from_dynamo(kernel)
+    return kernel
+
+
+def _elementwise(
+    op: Any,
+    plan: Plan,
+    unknown: Unknown,
+    collectives: Collectives,
+    run: Callable[..., Any],
+) -> Callable[..., Any]:
+    """The kernel for operators that are computed after torch_npu's: see `Plan`."""
+    name = op.name()
+    restore = restorer(op)
+    compute_and_write, here = plan.compute_and_write, thread
+
+    def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        numbers = here.seen.numbers
+        if numbers:
+            args, kwargs = restore(args, kwargs, numbers)
+        if _is_replaced(sys._getframe().f_back):
+            return run(keyset, *args, **kwargs)
+        if collectives.queued:
+            collectives.wait()
+        try:
+            result = run(keyset, *args, **kwargs)
+            with _quiet():
+                try:
+                    compute_and_write(result, args, kwargs)
+                except Exception as error:  # noqa: BLE001 - whatever a kernel raises
+                    unknown.settle(name, plan.targets(result, args, kwargs), error)
+        except BaseException:
+            # As in the other kernel.
+            args = ()
+            kwargs = {}
+            raise
+        return result
+
+    _elementwise_codes.add(id(kernel.__code__))
     modes.hide_with_calls_from_dynamo(kernel)
     return kernel
 
@@ -195,13 +266,16 @@ def _contiguous(run: Callable[..., Any]) -> Callable[..., Any]:
 def _resized(run: Callable[..., Any]) -> Callable[..., Any]:
     """Moves to another place where it needs more room, and takes its elements along."""
 
-    def kernel(keyset: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
+    def kernel(keyset: Any, tensor: Any, size: Any, *args: Any, **kwargs: Any) -> Any:
         with _quiet():
-            before = tensor.data_ptr()
-            held = elements_of(tensor)
-            if held is not None:
-                held = held.clone()
-        result = run(keyset, tensor, *args, **kwargs)
+            held = None
+            wanted = size.numel() if on_device(size) else math.prod(size)
+            if room_of(tensor) < wanted:
+                before = tensor.data_ptr()
+                held = elements_of(tensor)
+                if held is not None:
+                    held = held.clone()
+        result = run(keyset, tensor, size, *args, **kwargs)
         if held is not None and tensor.data_ptr() != before:
             with _quiet():
                 now = elements_of(tensor)

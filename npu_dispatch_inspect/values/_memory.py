@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import torch
@@ -15,11 +16,15 @@ from npu_dispatch_inspect._torch_private.backend_kernels import (
 
 __all__ = [
     "alias",
+    "are_apart",
     "copied_simply",
     "copy_into",
     "elements_of",
     "give_shape",
+    "is_plain",
     "on_device",
+    "over",
+    "room_of",
 ]
 
 _set = cpu_kernel(torch.ops.aten.set_.source_Storage_storage_offset)
@@ -30,6 +35,9 @@ _KEPT = 4096
 _kept: dict[tuple[Any, ...], torch.Tensor] = {}
 """Made before, by place and form. torch_npu hands the same blocks out again and again,
 and a tensor over a place is right for whoever has the place now."""
+
+_apart: dict[tuple[int, ...], list[torch.Tensor]] = {}
+"""Tensors found apart before, by their identities; kept, so that those stay theirs."""
 
 
 def on_device(value: Any) -> bool:
@@ -44,7 +52,7 @@ def alias(tensor: torch.Tensor) -> torch.Tensor:
     """
     if tensor.is_cpu:
         return tensor
-    found = _over(tensor)
+    found = over(tensor)
     if tensor.is_conj():
         return found.conj().resolve_conj()
     if tensor.is_neg():
@@ -61,7 +69,32 @@ def copy_into(tensor: torch.Tensor, value: torch.Tensor) -> None:
         value = value.conj().resolve_conj()
     elif tensor.is_neg():
         value = value.neg()
-    _copy(_over(tensor), value)
+    place = over(tensor)
+    if place is not value:
+        _copy(place, value)
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    """True where what is written into the alias of a tensor is what it then holds."""
+    return not (tensor.is_cpu or tensor.is_conj() or tensor.is_neg())
+
+
+def are_apart(tensors: list[torch.Tensor]) -> bool:
+    """True where no two tensors of `over` share memory, other than being the same."""
+    key = tuple(map(id, tensors))
+    if len(key) < 2 or key in _apart:  # noqa: PLR2004 - one is apart from none
+        return True
+    different = dict(zip(key, tensors, strict=True)).values()
+    spans = sorted(
+        (each.data_ptr(), each.data_ptr() + each.untyped_storage().nbytes())
+        for each in different
+    )
+    if any(end > start for (_, end), (start, _) in itertools.pairwise(spans)):
+        return False
+    if len(_apart) >= _KEPT:
+        _apart.clear()
+    _apart[key] = tensors
+    return True
 
 
 def copied_simply(tensor: torch.Tensor, value: Any) -> bool:
@@ -79,7 +112,7 @@ def copied_simply(tensor: torch.Tensor, value: Any) -> bool:
         or tensor.is_neg()
     ):
         return False
-    _copy(_over(tensor), value)
+    _copy(over(tensor), value)
     return True
 
 
@@ -90,15 +123,26 @@ def give_shape(tensor: torch.Tensor, like: torch.Tensor) -> None:
 
 def elements_of(tensor: torch.Tensor) -> torch.Tensor | None:
     """Everything in the storage of a tensor of the device from its first element on."""
-    room = tensor.untyped_storage().nbytes() // tensor.element_size()
-    count = room - tensor.storage_offset()
+    count = room_of(tensor)
     address = tensor.data_ptr()
     if count <= 0 or not address:
         return None
-    return _made(address, tensor.dtype, torch.Size([int(count)]), (1,))
+    return _made(address, tensor.dtype, torch.Size([count]), (1,))
 
 
-def _over(tensor: torch.Tensor) -> torch.Tensor:
+def room_of(tensor: torch.Tensor) -> int:
+    """How many elements the storage holds, from a tensor's first one on."""
+    room = tensor.untyped_storage().nbytes() // tensor.element_size()
+    return int(room - tensor.storage_offset())
+
+
+def over(tensor: torch.Tensor) -> torch.Tensor:
+    """A CPU tensor over the memory of one of the device; a CPU tensor is its own.
+
+    It knows nothing of conjugation and negation that are still to be done.
+    """
+    if tensor.is_cpu:
+        return tensor
     place = (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
     found = _kept.get(place)
     if found is None:

@@ -267,6 +267,10 @@ def _weights(part: _Part, settings: _Settings) -> tuple[torch.Tensor, ...]:
     if hidden is not None:
         scores = scores.masked_fill(hidden, float("-inf"))
     largest = scores.amax(-1, keepdim=True)
+    if hidden is None and part.pse is None:
+        weights = torch.exp(scores - largest)
+        total = weights.sum(-1, keepdim=True)
+        return weights / total, largest, total
     # A row in which all is hidden attends to nothing.
     weights = torch.exp(scores - largest.masked_fill(largest.isinf(), 0))
     total = weights.sum(-1, keepdim=True)

@@ -33,6 +33,12 @@ def cast(**arguments: Any) -> torch.Tensor:
     return given
 
 
+@formula("aten::clone")
+def clone(self: torch.Tensor, **_: Any) -> torch.Tensor:
+    """The same elements, which are copied when they are written."""
+    return self
+
+
 @formula("npu::npu_format_cast_.acl_format")
 def format_cast_(input: torch.Tensor, **_: Any) -> torch.Tensor:
     """The same elements in another format, in place: nothing changes."""
