@@ -6,11 +6,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
-__all__ = ["ROOT", "cli", "environment", "without_torch"]
+__all__ = ["PATIENCE", "ROOT", "cli", "environment", "wait_until", "without_torch"]
 
 ROOT = Path(__file__).parent.parent
+PATIENCE = 300
+"""Seconds that a program may take: importing torch alone can be a minute's work on a
+machine that has much else to do."""
 
 
 def environment(**variables):
@@ -30,8 +34,17 @@ def cli(*arguments, cwd=ROOT, stdin=None, binary=False, **variables):
         cwd=cwd,
         **({"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}),
         env=environment(**variables),
-        timeout=300,
+        timeout=PATIENCE,
     )
+
+
+def wait_until(ready):
+    """Look until something is so; whether it is, when patience ends."""
+    for _ in range(PATIENCE * 50):
+        if ready():
+            return True
+        time.sleep(0.02)
+    return False
 
 
 def without_torch(folder):

@@ -14,6 +14,7 @@ import pytest
 
 from npu_dispatch_inspect import standin
 from npu_dispatch_inspect.standin.checks import check_no_cann
+from tests.command_line import PATIENCE
 
 SET_BY_OTHERS = {
     "PYTEST_CURRENT_TEST",
@@ -51,7 +52,7 @@ def device(request):
 def python():
     """Run code in a new interpreter that sees the same packages; returns its result."""
 
-    def run(code, *, timeout=120, **variables):
+    def run(code, *, timeout=PATIENCE, **variables):
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(sys.path),

@@ -50,7 +50,7 @@ OWN_PROCESS = "<!-- own process -->"
 OWN_STANDIN = "\nstandin.load(values="
 DOCTEST_OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 SHOWN_ONLY = {"text", "mermaid", "dot", "diff", "markdown"}
-SECONDS = 180
+SECONDS = 300
 
 
 def pages():

@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import termios
-import time
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,14 @@ import pytest
 import npu_dispatch_inspect
 from npu_dispatch_inspect import save
 from npu_dispatch_inspect.cli import COMMANDS, main
-from tests.command_line import ROOT, cli, environment, without_torch
+from tests.command_line import (
+    PATIENCE,
+    ROOT,
+    cli,
+    environment,
+    wait_until,
+    without_torch,
+)
 from tests.training_trace import RECORDS, TRACE
 
 LIGHT = """
@@ -215,12 +221,9 @@ def test_ctrl_c_ends_quietly(tmp_path):
         # Half a line: it reads on, so it is past its start.
         process.stdin.write(b"half")
         process.stdin.flush()
-        for _ in range(1500):
-            if _waits_for_input(process.pid):
-                break
-            time.sleep(0.02)
+        assert wait_until(lambda: _waits_for_input(process.pid))
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out, err) == (130, b"", b"")
 
 

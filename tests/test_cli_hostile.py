@@ -14,7 +14,7 @@ import sys
 import pytest
 
 from npu_dispatch_inspect.cli import main
-from tests.command_line import ROOT, cli, environment
+from tests.command_line import PATIENCE, ROOT, cli, environment
 
 LOG = (ROOT / "tests/data/logs/v2.13.0-linear.log").read_bytes()
 
@@ -113,7 +113,7 @@ def cli_shell(words):
         text=True,
         check=False,
         env=environment(),
-        timeout=100,
+        timeout=PATIENCE,
     )
     return done.returncode, done.stderr
 

@@ -13,7 +13,7 @@ import sys
 
 import pytest
 
-from tests.command_line import environment
+from tests.command_line import PATIENCE, environment
 
 OURS = ["-m", "npu_dispatch_inspect", "run"]
 NOTHING = (
@@ -57,7 +57,7 @@ def both(folder, *words, stdin=b"", start=OURS, **more):
             capture_output=True,
             check=False,
             env=environment(),
-            timeout=100,
+            timeout=PATIENCE,
         )
         for begin in ([], start)
     ]
@@ -153,7 +153,11 @@ def test_closed_descriptors(folder):
     (folder / "end.py").write_text("import sys; sys.exit(3 + (sys.stderr is None))")
     command = f"exec {sys.executable} {' '.join(OURS)} end.py >&- 2>&- <&-"
     done = subprocess.run(
-        ["sh", "-c", command], cwd=folder, check=False, env=environment(), timeout=100
+        ["sh", "-c", command],
+        cwd=folder,
+        check=False,
+        env=environment(),
+        timeout=PATIENCE,
     )
     assert done.returncode == 4
 

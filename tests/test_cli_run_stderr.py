@@ -8,14 +8,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from npu_dispatch_inspect.capture._follower import Follower, following
 from npu_dispatch_inspect.capture._passing_on import PassingOn
-from tests.command_line import environment
+from tests.command_line import PATIENCE, environment, wait_until
 
 HEAD = b"I0715 11:20:31.045123 81234 ../torch_npu/csrc/core/npu/NPUQueue.cpp:383] "
 RECORD = HEAD + b"WriteQueue: write success, device = 0\n"
@@ -92,7 +91,7 @@ def test_a_program_that_becomes_another_one(tmp_path):
         "os.execv('/bin/sh', ['sh', '-c', 'echo other >&2; sleep 0.3; echo late >&2'])"
     )
     with started(tmp_path, shell) as process:
-        _, error = process.communicate(b"\n", timeout=120)
+        _, error = process.communicate(b"\n", timeout=PATIENCE)
     assert process.returncode == 0
     assert error.partition(BAR)[2] == b"other\nlate\n"
 
@@ -100,7 +99,7 @@ def test_a_program_that_becomes_another_one(tmp_path):
 def test_the_report_follows_what_the_program_wrote(tmp_path):
     """At a usual end the report is the last, and the exit status is the program's."""
     with started(tmp_path, "sys.exit(7)") as process:
-        _, error = process.communicate(b"\n", timeout=120)
+        _, error = process.communicate(b"\n", timeout=PATIENCE)
     assert process.returncode == 7
     before, _, report = error.partition(BAR)
     assert shouted(before) == EVERYTHING
@@ -125,11 +124,7 @@ def test_the_process_ends_with_the_program(tmp_path):
         env=marked,
     )
     assert shown.stdout.startswith("none ")
-    for _ in range(100):
-        if not _with_variable(f"FOLLOWED_BY={tmp_path}"):
-            break
-        time.sleep(0.05)
-    assert _with_variable(f"FOLLOWED_BY={tmp_path}") == []
+    assert wait_until(lambda: not _with_variable(f"FOLLOWED_BY={tmp_path}"))
 
 
 def _with_variable(text):
@@ -170,12 +165,8 @@ class TestFollower:
 
     def until(self, target, expected):
         """Wait until the target holds what is expected; what it holds at last."""
-        for _ in range(200):
-            found = Path(target.name).read_bytes()
-            if found == expected:
-                break
-            time.sleep(0.02)
-        return found
+        wait_until(lambda: Path(target.name).read_bytes() == expected)
+        return Path(target.name).read_bytes()
 
     def test_lines_of_torch_npu_are_left_out(self, stream):
         """The program's own bytes come, and the answer says how far it is."""
@@ -240,11 +231,7 @@ class TestFollower:
         whole = b"one\nlate word\n"
         assert self.until(target, whole) == whole
         name = str(tmp_path / "stream")
-        for _ in range(200):
-            if not holders(name):
-                break
-            time.sleep(0.02)
-        assert holders(name) == []
+        assert wait_until(lambda: not holders(name))
 
     def test_it_never_takes_a_number_of_the_program(self, stream):
         """A program that closes all it does not know closes nothing of its own later."""

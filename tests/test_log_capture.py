@@ -19,6 +19,7 @@ import pytest
 
 from npu_dispatch_inspect import LogTrace, UsageError, capture_logs, trace_ops
 from npu_dispatch_inspect.records import OpPluginCall, TaskKind
+from tests.command_line import PATIENCE
 
 pytestmark = pytest.mark.npu
 
@@ -527,7 +528,7 @@ def run(before="", **environment):
         text=True,
         cwd=Path(__file__).parents[1],
         env={**variables, **environment},
-        timeout=120,
+        timeout=PATIENCE,
     )
     _, begin, rest = done.stderr.partition("begin\n")
     before_block, _, rest = rest.partition("block\n")
@@ -611,7 +612,7 @@ with capture_logs() as logs:
             check=True,
             text=True,
             cwd=Path(__file__).parents[1],
-            timeout=120,
+            timeout=PATIENCE,
         )
 
         first, second = done.stdout.splitlines()
@@ -639,7 +640,7 @@ with capture_logs() as logs:
             text=True,
             cwd=Path(__file__).parents[1],
             env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
-            timeout=120,
+            timeout=PATIENCE,
         )
 
         assert done.stdout.startswith("There are no log lines without torch_npu")

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from npu_dispatch_inspect.capture import _streams
 from npu_dispatch_inspect.capture._streams import Reading, position
 from npu_dispatch_inspect.npu_logs.passing import split_foreign
+from tests.command_line import PATIENCE
 
 LAUNCH = b"""\
 I1129 19:01:40.046838 666] aclnnX EXEC_NPU_CMD with task_queue = 1
@@ -365,7 +366,7 @@ def run(program, **environment):
         check=True,
         cwd=Path(__file__).parents[1],
         env={**os.environ, **environment},
-        timeout=120,
+        timeout=PATIENCE,
     )
     return done.stdout.decode(), done.stderr
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.command_line import PATIENCE
+
 HERE = Path(__file__).parent
 
 # What a stand-in in the process of the tests, or a user, may have set.
@@ -83,7 +85,7 @@ class Finished:
         return self.out.splitlines()
 
 
-def run_program(code, *, check=True, timeout=180, cwd=None, **env):
+def run_program(code, *, check=True, timeout=PATIENCE, cwd=None, **env):
     """Run Python code in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],

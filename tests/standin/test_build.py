@@ -9,10 +9,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+
+from tests.command_line import PATIENCE, wait_until
 
 from .conftest import clean_environment
 
@@ -107,16 +108,14 @@ def test_a_build_that_was_killed_is_not_used(run, cache, tmp_path):
     slow = script(
         tmp_path / "slow-cc",
         f'for last; do case "$last" in */lib64/*) echo half > "$last"; esac; done\n'
-        f"touch {marker}; exec sleep 60",
+        f"touch {marker}; exec sleep 600",
     )
     process = subprocess.Popen(
         [sys.executable, "-c", LOAD],
         env=clean_environment(NPU_DISPATCH_INSPECT_CACHE=cache, CC=slow),
         start_new_session=True,
     )
-    deadline = time.monotonic() + 60
-    while not marker.exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
+    assert wait_until(marker.exists)
     os.killpg(process.pid, signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     finished, left = builds(cache)
@@ -164,7 +163,7 @@ def test_four_processes_may_build_at_once(cache):
         )
         for _ in range(4)
     ]
-    said = [process.communicate(timeout=180)[0] for process in crowd]
+    said = [process.communicate(timeout=PATIENCE)[0] for process in crowd]
     assert [process.returncode for process in crowd] == [0, 0, 0, 0]
     assert len(set(said)) == 1
     assert builds(cache) == ([Path(said[0].strip()).name], [])
