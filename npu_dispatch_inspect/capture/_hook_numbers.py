@@ -73,6 +73,8 @@ def restorer(op: Any) -> Restore:
                 if sent is args:
                     sent = list(args)
                 sent[place] = value
+                if not notes:
+                    return sent, kwargs
         notes.clear()
         return sent, kwargs
 
