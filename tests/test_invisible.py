@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from npu_dispatch_inspect import region, trace_ops
+from tests.versions import since_torch
 
 ENGINES = ("dispatch_mode", "dispatcher")
 both_engines = pytest.mark.parametrize("engine", ENGINES)
@@ -127,6 +128,7 @@ def test_fullgraph_works_inside(engine):
         assert torch.equal(function(torch.ones(1, 4)), expected)
 
 
+@since_torch("2.9", "Dynamo does not look into a context manager of contextlib")
 def test_a_region_in_compiled_code_is_no_graph_break():
     """Labels may stand in functions that are compiled whole."""
 
@@ -163,6 +165,7 @@ def test_compiled_training_computes_the_same(engine, backend):
     assert all(map(torch.equal, actual, expected))
 
 
+@since_torch("2.9", "a call under a mode makes compiled functions run eagerly for good")
 def test_records_of_a_compiled_region_say_so():
     """What runs inside is marked, what runs around it is not."""
     function = torch.compile(lambda x: x.sin().cos(), backend="aot_eager")
@@ -356,3 +359,12 @@ def test_a_kernel_that_returns_nothing_does_no_harm(engine, block, device):
     assert trace.find("aten::as_strided_")[-1].outputs[0].shape == (3,)
     if block is not torch.inference_mode:
         assert (x._version, y._version) == (1, 1)
+
+
+@both_engines
+def test_dynamo_that_is_only_loaded_is_no_note(engine):
+    """Torch's optimizers load it; where nothing is compiled a trace is complete."""
+    with trace_ops(engine=engine) as trace:
+        torch.ones(2).sin()
+    assert torch._dynamo
+    assert trace.complete

@@ -21,10 +21,10 @@ __all__ = [
     "current_autograd_node",
     "current_graph_task",
     "dispatch_mode_stack",
-    "dynamo_is_loaded",
     "function_modes",
     "graph_module_class",
     "has_branches",
+    "has_compiled",
     "hide_from_dynamo",
     "hide_modules_from_dynamo",
     "hide_with_calls_from_dynamo",
@@ -213,9 +213,14 @@ def _hide(code: CodeType) -> None:
         api.skip_code(code)
 
 
-def dynamo_is_loaded() -> bool:
-    """True where something may have been compiled; 2.1 to 2.14."""
-    return "torch._dynamo" in sys.modules
+def has_compiled() -> bool:
+    """True where `torch.compile` has been asked for something; 2.6 and 2.7.
+
+    `torch._dynamo.eval_frame.cached_backends`. That Dynamo is loaded says nothing:
+    `torch.optim` loads it.
+    """
+    frames = sys.modules.get("torch._dynamo.eval_frame")
+    return bool(getattr(frames, "cached_backends", ()))
 
 
 def tell_dynamo_plain_module_call(call: Callable[..., Any]) -> None:

@@ -12,12 +12,13 @@ import ctypes
 import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
 from torch.library import fallthrough_kernel
 from torch.torch_version import TorchVersion
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from npu_dispatch_inspect._torch_private.modes import hide_from_dynamo
 
@@ -30,6 +31,7 @@ __all__ = [
     "exclude_generic_key",
     "exclude_key_no_longer",
     "find_overload",
+    "hand_higher_order_to",
     "higher_order_keys",
     "include_generic_key",
     "included_generic_key",
@@ -40,6 +42,7 @@ __all__ = [
     "leave",
     "live_keys",
     "missing_features",
+    "python_keeping_result",
     "raw_keys",
     "redispatcher",
     "register_higher_order",
@@ -189,6 +192,27 @@ def keeping_result() -> AbstractContextManager[Any]:
     return guard
 
 
+@contextmanager
+def python_keeping_result() -> Iterator[None]:
+    """A block in which torch's Python dispatcher calls `LOSES_RESULT` safely; 2.6.
+
+    Graphs are traced under that dispatcher, and fake tensors of an NPU run some
+    kernels (those of FFT) for real.
+    """
+    key = torch._C.DispatchKey.PrivateUse1
+    if LOSES_RESULT is None or key in LOSES_RESULT.py_kernels:
+        yield
+        return
+    run = functools.partial(redispatcher(LOSES_RESULT), torch._C.DispatchKeySet(key))
+    LOSES_RESULT.py_kernels[key] = run
+    LOSES_RESULT._dispatch_cache.clear()
+    try:
+        yield
+    finally:
+        LOSES_RESULT.py_kernels.pop(key, None)
+        LOSES_RESULT._dispatch_cache.clear()
+
+
 def _tracer_key() -> torch._C.DispatchKey:
     return torch._C._dispatch_key_parse("Tracer")
 
@@ -326,6 +350,23 @@ def higher_order_keys(
     keyset = compute(args, kwargs, op.non_fallthrough_keys)
     raw = raw_keys(keyset)
     return raw, below[raw].highestPriorityTypeId()
+
+
+def hand_higher_order_to(mode: type[TorchDispatchMode]) -> None:
+    """Let a class of modes have higher-order calls as it has others.
+
+    A mode says that it can with `supports_higher_order_operators`; 2.6 and 2.7 do
+    not ask for that, they want a rule per operator and raise where there is none.
+    """
+    if hasattr(TorchDispatchMode, "supports_higher_order_operators"):
+        return
+    for op in list(torch._ops._higher_order_ops.values()):
+        if mode not in op.python_key_table:
+            op.python_key_table[mode] = functools.partial(_handed, op)
+
+
+def _handed(op: Any, mode: Any, /, *args: Any, **kwargs: Any) -> Any:
+    return mode.__torch_dispatch__(op, (), args, kwargs)
 
 
 def register_higher_order(

@@ -57,6 +57,7 @@ class DispatchModeEngine:
     def start(self) -> None:
         """Push the mode on this thread's stack."""
         _drop_ended()
+        redispatch.hand_higher_order_to(_TracerMode)
         modes.push_mode(self._mode)
 
     def stop(self) -> bool:

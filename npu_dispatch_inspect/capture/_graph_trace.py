@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from attrs import evolve, frozen
 
-from npu_dispatch_inspect._torch_private import aot, tracing
+from npu_dispatch_inspect._torch_private import aot, redispatch, tracing
 from npu_dispatch_inspect.capture._graph_failures import failure, not_traceable
 from npu_dispatch_inspect.capture._graph_places import Place, Watch
 from npu_dispatch_inspect.capture._graph_program import Program
@@ -100,6 +100,7 @@ def _surroundings(program: Program) -> Iterator[None]:
         # Tracers of operators are about what runs, and nothing does.
         stack.enter_context(tracing.without_active_modes())
         stack.enter_context(hidden())
+        stack.enter_context(redispatch.python_keeping_result())
         stack.enter_context(tracing.quietly())
         yield
 

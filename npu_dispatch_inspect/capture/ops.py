@@ -254,7 +254,11 @@ class _Run:
         self._environment = evolve(
             read_environment(), grad_mode=begun.grad_mode, autocast=begun.autocast
         )
-        if not modes.stays_compiled and modes.dynamo_is_loaded():
+        if (
+            self._kind is DispatchModeEngine
+            and not modes.stays_compiled
+            and modes.has_compiled()
+        ):
             self._notes.append(
                 "Functions compiled by torch.compile that were called in the block run "
                 "eagerly from now on: torch 2.9 or later is needed to leave them alone."
