@@ -246,7 +246,8 @@ def _leave_out_logger(
     """Take out the calls by which torch_npu's logger read values it printed.
 
     For every 0-dim NPU tensor in a line it copies the tensor to the host and
-    widens it, two calls that follow each other; for one on the CPU it widens it.
+    widens it, two calls that follow each other (one in torch_npu 2.6 and 2.7); for
+    one on the CPU it widens it.
     How many there are is known from the lines, so that of equal calls the kernel's
     own stay.
 
@@ -279,10 +280,15 @@ def _read_by_logger(ops: list[OpRecord]) -> tuple[str, int]:
         return "NPU scalar Tensor", 2
     first = ops[0]
     specs = (*first.input_tensors, *first.output_tensors)
-    if first.qualified_name == "aten::to.device" and all(
-        spec.shape == () and spec.device == "cpu" for spec in specs
+    if first.qualified_name != "aten::to.device" or any(
+        spec.shape != () for spec in specs
     ):
+        return "", 0
+    if all(spec.device == "cpu" for spec in specs):
         return "CPU scalar Tensor", 1
+    # torch_npu 2.6 and 2.7 copy and widen in one call.
+    if [spec.device for spec in first.output_tensors] == ["cpu"]:
+        return "NPU scalar Tensor", 1
     return "", 0
 
 

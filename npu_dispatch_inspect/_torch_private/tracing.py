@@ -18,6 +18,7 @@ import torch
 __all__ = [
     "as_if_compiling",
     "children",
+    "default_device",
     "fake_inputs",
     "guards_hold",
     "has_sizes",
@@ -71,6 +72,21 @@ def guards_hold(
 ) -> bool:
     """True where a graph that was traced with fake inputs is right for these as well."""
     return bool(environment.evaluate_guards_for_args(fakes, args))
+
+
+def default_device() -> torch.device:
+    """The device of a `torch.device` block, else that of `set_default_device`.
+
+    `torch.get_default_device` of 2.6 looks at the latter alone; `DeviceContext` and
+    `_get_current_function_mode_stack` seen in 2.6 to 2.13.
+    """
+    from torch.overrides import _get_current_function_mode_stack
+    from torch.utils._device import DeviceContext
+
+    for mode in reversed(_get_current_function_mode_stack()):
+        if isinstance(mode, DeviceContext):
+            return torch.device(mode.device)
+    return torch.get_default_device()
 
 
 @contextmanager

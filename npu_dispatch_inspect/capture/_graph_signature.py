@@ -146,7 +146,7 @@ def _switches() -> tuple[Any, ...]:
         torch.is_grad_enabled(),
         torch.is_inference_mode_enabled(),
         torch.get_default_dtype(),
-        torch.get_default_device(),
+        tracing.default_device(),
         torch.are_deterministic_algorithms_enabled(),
         # Which attention a program gets.
         torch.backends.cuda.flash_sdp_enabled(),

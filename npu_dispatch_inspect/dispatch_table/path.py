@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from attrs import frozen
 
-from npu_dispatch_inspect._torch_private import dispatcher, keysets
+from npu_dispatch_inspect._torch_private import dispatcher, keysets, tracing
 from npu_dispatch_inspect.dispatch_table.dump_parser import DumpParser
 from npu_dispatch_inspect.records.dispatch_keys import KeyNames
 from npu_dispatch_inspect.records.ops import KernelChoice
@@ -221,7 +221,7 @@ def _selected(values: Iterable[tuple[str, str, Any]]) -> keysets.Keys | None:
 
 
 def _default_device() -> str:
-    return str(torch.get_default_device().type)
+    return tracing.default_device().type
 
 
 def below_autograd() -> keysets.Keys:
