@@ -231,7 +231,8 @@ def _parse_site(debug: str) -> _Site:
     if debug.startswith(_AT):
         file, _, line = debug[len(_AT) :].rpartition(":")
         number = int(line) if line.isdecimal() else None
-        if file and str(number) == line:
+        # Torch up to 2.7 says /dev/null of all that is registered from Python.
+        if file and file != "/dev/null" and str(number) == line:
             return file, number, ""
     return None, None, debug
 

@@ -40,6 +40,11 @@ PrivateUse1: registered at ../csrc/VariableFallbackKernel.cpp:240 [backend fallb
 ADInplaceOrView: fallthrough registered at /src/Variable.cpp:103 [backend fallback]
 AutogradOther: ambiguous_autogradother [ambiguous autogradother]
 """
+NO_FILE = """\
+name: demo::lost
+schema: (none)
+CPU: registered at /dev/null:137 :: (none) [ boxed ]
+"""
 DANGLING = """\
 name: demo::lost
 schema: (none)
@@ -240,3 +245,12 @@ def test_the_whole_registry_comes_back_with_torch_npu():
     assert found["wrong"] == 0
     assert found["npu"] is True
     assert found["operators"] > 4000
+
+
+def test_a_file_that_is_none():
+    """Where torch names /dev/null no file is told, and the text comes back."""
+    entry = DumpParser(KeyNames(names=("CPU",))).operator(NO_FILE, "")
+    (kernel,) = entry.registrations
+    assert (kernel.file, kernel.line) == (None, None)
+    assert kernel.site == "registered at /dev/null:137"
+    assert render_dump(entry) == NO_FILE

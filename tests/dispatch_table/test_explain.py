@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 
 import pytest
 import torch
@@ -34,11 +35,13 @@ def test_the_way_is_walked_key_by_key():
         ("BackendSelect", "fallthrough"),
         ("CPU", "runs"),
     ]
-    assert [step.kernel.site.partition(":")[0] for step in call.steps] == [
-        "VariableType_2.cpp",
+    # Torch 2.6 has the CPU's kernels in one file without a number.
+    sites = [step.kernel.site.partition(":")[0] for step in call.steps]
+    assert [re.sub(r"_\d+", "", site) for site in sites] == [
+        "VariableType.cpp",
         "VariableFallbackKernel.cpp",
         "BackendSelectFallbackKernel.cpp",
-        "RegisterCPU_0.cpp",
+        "RegisterCPU.cpp",
     ]
     assert call.qualified_name == "aten::add.Tensor"
     assert call.calls is None

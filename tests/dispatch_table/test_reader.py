@@ -8,6 +8,7 @@ import pickle
 
 import pytest
 import torch
+from torch.torch_version import TorchVersion
 
 from npu_dispatch_inspect import (
     DispatchTableReader,
@@ -19,6 +20,9 @@ from npu_dispatch_inspect import (
 )
 from npu_dispatch_inspect.dispatch_table.source import OWN_KEY, without_own_rows
 from npu_dispatch_inspect.records.registrations import OperatorKind
+
+HERE = __file__ if TorchVersion(torch.__version__) >= "2.8" else None
+"""Torch up to 2.7 does not tell from which file of Python a kernel is."""
 
 
 @contextlib.contextmanager
@@ -113,8 +117,9 @@ def test_what_a_block_registers_is_told():
         ("added", "registration", "CompositeExplicitAutograd"),
     ]
     assert {each.operator for each in changes} == {"ndi_reader::twice"}
+    place = "test_reader.py:" if HERE else "registered at /dev/null:"
     assert str(changes[1]).startswith(
-        "added registration ndi_reader::twice on CPU: test_reader.py:"
+        f"added registration ndi_reader::twice on CPU: {place}"
     )
 
 
@@ -127,12 +132,12 @@ def test_what_a_block_replaces_and_removes_is_told():
         (change,) = reader.changes
         assert (change.change, change.key) == ("replaced", "CPU")
         assert change.before.file.endswith(".cpp")
-        assert change.after.file == __file__
+        assert change.after.file == HERE
         undone = DispatchTableReader("aten::relu")
         undone.__enter__()
     undone.__exit__(None, None, None)
     (change,) = undone.changes
-    assert change.before.file == __file__
+    assert change.before.file == HERE
     assert change.after.file.endswith(".cpp")
 
 
