@@ -11,6 +11,7 @@ from torch.nn import functional
 from npu_dispatch_inspect import GraphSet, capture_graphs, compare
 from npu_dispatch_inspect.records.comparisons import Difference, Place
 from npu_dispatch_inspect.records.graphs import GraphStage
+from tests.versions import since_torch, since_torch_npu
 from tests.view_examples import graph_set
 
 SET = graph_set()
@@ -232,6 +233,7 @@ ON_NPU = {
 
 
 @pytest.mark.npu
+@since_torch_npu("2.13", "the NPU operators of a graph and its failures are others")
 @pytest.mark.parametrize("name", ON_NPU)
 def test_cpu_against_npu(name):
     """torch_npu's own operators come out, forward and backward, and nothing else."""
@@ -257,6 +259,7 @@ def test_cpu_against_npu(name):
 
 
 @pytest.mark.npu
+@since_torch_npu("2.13", "the operator without a meta kernel has another name")
 def test_what_cannot_be_captured_on_npu_is_a_difference():
     """An operator without a meta kernel is named with the user's line."""
     shapes = [(3, 4), (3, 4)]
@@ -288,6 +291,7 @@ def test_two_partitions():
     }
 
 
+@since_torch("2.9", "autograd itself takes silu_backward apart while a graph is traced")
 def test_two_decomposition_tables():
     """What a table replaces is on the left, what it makes of it on the right."""
     x = torch.rand(2, 3, requires_grad=True)

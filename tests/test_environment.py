@@ -37,7 +37,8 @@ def test_stand_in_is_said():
     assert environment.soc == "Ascend910B1"
     assert environment.values == "none"
     assert environment.jit_compile is False
-    assert environment.internal_format is False
+    # torch_npu 2.6 and 2.7 do not tell before it is set.
+    assert environment.internal_format in {False, None}
     assert environment.torch_npu == sys.modules["torch_npu"].__version__
     assert "stand-in (Ascend910B1), nothing is computed" in environment_line(
         environment

@@ -33,6 +33,11 @@ def grads(*shape):
     return torch.ones(*shape, requires_grad=True)
 
 
+def told(graphs):
+    """The notes, but for the one that torch before 2.9 leaves names to be inferred."""
+    return [each for each in graphs.notes if not each.startswith("Names were inferred")]
+
+
 def test_backward_appears_when_it_is_compiled():
     """The backward graph is there after the first backward pass."""
     with capture_graphs() as graphs:
@@ -203,7 +208,7 @@ def test_tracing_twice_is_no_second_call():
 
     assert result == expected
     assert (model.calls, model.seen) == (0, [])
-    (note,) = graphs.notes
+    (note,) = told(graphs)
     assert note == (
         "Attribute calls of Stateful changes when the program runs; graphs do not "
         "change it."
@@ -284,9 +289,9 @@ def test_dropout_of_recurrent_layers():
     with capture_graphs() as graphs:
         graphs.capture(nn.GRU(3, 4, num_layers=2, dropout=0.5).eval(), x)
         graphs.capture(nn.GRU(3, 4, num_layers=2), x)
-        assert graphs.notes == ()
+        assert told(graphs) == []
         captured = graphs.capture(nn.GRU(3, 4, num_layers=2, dropout=0.5), x)
 
     assert not [name for name in captured.forward.names if "drop" in name]
-    (note,) = captured.notes
+    (note,) = told(captured)
     assert "dropout between the layers of nn.GRU" in note

@@ -12,6 +12,7 @@ from torch import nn
 from npu_dispatch_inspect import capture_graphs
 from npu_dispatch_inspect.records.graphs import FailureKind, InputKind
 from tests.graph_cases import Block, module, same, tensor
+from tests.versions import since_torch_npu
 
 
 @pytest.fixture(autouse=True)
@@ -129,6 +130,7 @@ def test_a_graph_that_cannot_be_captured_runs():
 
 
 @pytest.mark.npu
+@since_torch_npu("2.13", "renorm has a backward that can be traced")
 def test_failure_of_a_backward_operator():
     """What Dynamo's graph fails at is told with what was traced before it."""
 
