@@ -34,7 +34,7 @@ MAX_ITEMS = 1024
 """Longer sequences are cut: the rest is given as one `Opaque` that says how many."""
 
 
-ROOM = 256
+ROOM = 1024
 """So many tensors are known before those that have died are forgotten."""
 
 VIEWS = 8
