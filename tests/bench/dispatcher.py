@@ -10,6 +10,7 @@ configuration runs once, so that a busy machine hits all alike.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import statistics
 import time
@@ -84,6 +85,7 @@ def measure(program):
     taken = {name: [] for name in CONFIGURATIONS}
     for _ in range(ROUNDS):
         for name, make in CONFIGURATIONS.items():
+            gc.collect()  # nobody pays for what another has left
             with make():
                 started = time.thread_time()
                 program()

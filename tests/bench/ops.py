@@ -9,6 +9,7 @@ time is the time inside the block.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import statistics
 import time
@@ -88,6 +89,7 @@ def measure(program):
     taken = {name: [] for name in CONFIGURATIONS}
     for _ in range(ROUNDS):
         for name, make in CONFIGURATIONS.items():
+            gc.collect()  # nobody pays for what another has left
             with make():
                 started = time.thread_time()
                 program()
