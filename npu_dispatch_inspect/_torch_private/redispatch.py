@@ -18,9 +18,8 @@ from typing import Any
 import torch
 from torch.library import fallthrough_kernel
 from torch.torch_version import TorchVersion
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from npu_dispatch_inspect._torch_private.modes import hide_from_dynamo
+from npu_dispatch_inspect._torch_private.modes import hide_from_dynamo, mode_class
 
 __all__ = [
     "GENERIC_KEY",
@@ -352,13 +351,13 @@ def higher_order_keys(
     return raw, below[raw].highestPriorityTypeId()
 
 
-def hand_higher_order_to(mode: type[TorchDispatchMode]) -> None:
+def hand_higher_order_to(mode: type) -> None:
     """Let a class of modes have higher-order calls as it has others.
 
     A mode says that it can with `supports_higher_order_operators`; 2.6 and 2.7 do
     not ask for that, they want a rule per operator and raise where there is none.
     """
-    if hasattr(TorchDispatchMode, "supports_higher_order_operators"):
+    if hasattr(mode_class, "supports_higher_order_operators"):
         return
     for op in list(torch._ops._higher_order_ops.values()):
         if mode not in op.python_key_table:

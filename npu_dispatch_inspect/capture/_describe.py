@@ -195,8 +195,9 @@ def describer() -> Describe:
         if len(layouts) >= MAX_KEPT:
             layouts.clear()
         (shape, *form), *rest = layout
-        layout = layouts[layout] = ((tuple(shape), *form), *rest)
-        return layout
+        shared = ((tuple(shape), *form), *rest)
+        layouts[shared] = shared
+        return shared
 
     def number_storage(tensor: torch.Tensor, known: _Known, address: int) -> int:
         """The number of a storage; tensors and storages are counted together."""
