@@ -28,14 +28,17 @@ from __future__ import annotations
 import configparser
 import contextlib
 import doctest
+import faulthandler
 import io
 import json
 import linecache
 import os
 import re
+import signal
 import subprocess
 import sys
 import sysconfig
+import time
 from pathlib import Path
 from unittest import SkipTest
 
@@ -51,6 +54,7 @@ OWN_STANDIN = "\nstandin.load(values="
 DOCTEST_OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 SHOWN_ONLY = {"text", "mermaid", "dot", "diff", "markdown"}
 SECONDS = 300
+"""A command of a page, and a page in a process of its own, must end by then."""
 
 
 def pages():
@@ -268,9 +272,10 @@ def run_in_new_processes(paths, folder):
         },
         capture_output=True,
         text=True,
-        timeout=SECONDS * len(paths),
         check=False,
     )
+    # Shown with a failure: where pages stood that did not end.
+    sys.stderr.write(done.stderr)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return dict(json.loads(line) for line in done.stdout.splitlines())
 
@@ -299,6 +304,7 @@ def _run_in_child(path):
     prepare(folder)
     child = os.fork()
     if child == 0:
+        faulthandler.dump_traceback_later(SECONDS)
         os.chdir(folder)
         try:
             told = run(path)
@@ -306,8 +312,22 @@ def _run_in_child(path):
             told = str(error)
         print(json.dumps([path, told]), flush=True)
         sys.exit()
-    if os.waitpid(child, 0)[1]:
-        print(json.dumps([path, "the process did not end well"]))
+    status = _ended(child)
+    if status:
+        print(json.dumps([path, status]))
+
+
+def _ended(child):
+    """Wait for a child, and say what was wrong with its end."""
+    end = time.monotonic() + SECONDS + 10
+    while time.monotonic() < end:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return "the process did not end well" if status else None
+        time.sleep(0.05)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return f"the process had not ended after {SECONDS} seconds"
 
 
 def update(path):
