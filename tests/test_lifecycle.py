@@ -192,16 +192,21 @@ def test_signals_at_any_moment_leave_the_records_readable(engine):
     import signal
 
     handled = []
-    before = signal.signal(
-        signal.SIGALRM, lambda *_: handled.append(torch.ones(1).neg())
-    )
+
+    def interrupt(*_):
+        handled.append(torch.ones(1).neg())
+        # One shot each: at a fixed rate a slow machine would be in handlers for ever.
+        if len(handled) < 30:
+            signal.setitimer(signal.ITIMER_REAL, 0.0002 + 0.00001 * len(handled))
+
+    before = signal.signal(signal.SIGALRM, interrupt)
     try:
         with trace_ops(engine=engine) as trace:
-            signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
             x = torch.ones(2)
+            signal.setitimer(signal.ITIMER_REAL, 0.0002)
             while len(handled) < 30:
                 x.add_(torch.ones(2))
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            x.add_(torch.ones(2))
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
