@@ -36,7 +36,11 @@ class Collectives:
         """Let those queues run empty."""
         while self.queued:
             # Taken first: what is queued meanwhile is waited for the next time.
-            empty_queue(self.queued.pop())
+            try:
+                device = self.queued.pop()
+            except KeyError:  # another thread took the last one
+                return
+            empty_queue(device)
 
     def kernel(self, name: str, run: Callable[..., Any]) -> Callable[..., Any]:
         """A kernel in front of that of a collective."""
