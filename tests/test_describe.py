@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import io
 import pickle
+import random
+from collections import deque
+from itertools import count
 
 import pytest
 import torch
@@ -12,6 +15,7 @@ from torch import nn
 from torch.testing._internal.two_tensor import TwoTensor
 
 from npu_dispatch_inspect import Constant, trace_ops
+from npu_dispatch_inspect._torch_private.modes import storage_address
 from npu_dispatch_inspect.capture import _describe
 
 
@@ -183,6 +187,85 @@ def test_many_views_of_one_storage_are_looked_at_once_each(monkeypatch):
     assert {row[1] for row in rows} == {describe.tensor(base)[1]}
     assert len({row[0] for row in rows}) == 2000
     assert 4000 < len(asked) < 10 * 4000
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_numbers_of_storages_follow_the_memory(monkeypatch, seed):
+    """Tensors that share memory share a number, through views, deaths and moves."""
+    monkeypatch.setattr(_describe, "ROOM", 30)
+    choose = random.Random(seed)
+    describe = _describe.describer()
+    memories = count()
+    alive = []  # [tensor, which memory it is on, its number where it has been described]
+    memory_of = {}
+    for _ in range(1000):
+        what = choose.random()
+        if what < 0.3 or not alive:
+            alive.append([torch.zeros(6), next(memories), None])
+        elif what < 0.6:
+            base, memory, _ = choose.choice(alive)
+            alive.append([base[:: choose.choice([1, 2, 3])], memory, None])
+        elif what < 0.7:
+            moved, to = choose.choice(alive), choose.choice(alive)
+            moved[0].data = to[0]
+            moved[1] = to[1]
+        else:
+            alive.pop(choose.randrange(len(alive)))
+        there = {}
+        for each in choose.sample(alive, min(4, len(alive))):
+            tensor, memory, known = each
+            number, storage, *_ = describe.tensor(tensor)
+            assert known in (None, number)
+            each[2] = number
+            assert there.setdefault(memory, storage) == storage
+            assert memory_of.setdefault(storage, memory) == memory
+    numbers = [number for _, _, number in alive if number is not None]
+    assert len(set(numbers)) == len(numbers) > 1
+    assert len(memory_of) > 100
+
+
+def test_new_memory_at_an_old_address_has_a_number_of_its_own():
+    """Also where a tensor was there before, left, and comes back to what is there now."""
+    describe = _describe.describer()
+    x = torch.zeros(6)
+    address = storage_address(x)
+    first = describe.tensor(x)[1]
+    x.data = torch.zeros(6)
+    second = describe.tensor(x)[1]
+    others = [torch.zeros(6)]
+    while storage_address(others[-1]) != address:
+        assert len(others) < 10_000, "the address is not used again"
+        others.append(torch.zeros(6))
+    x.data = others[-1]
+    assert len({first, second, describe.tensor(x)[1]}) == 3
+
+
+@pytest.mark.parametrize("kept", [1, 3, 50])
+@pytest.mark.parametrize("moves", [False, True])
+def test_what_comes_and_goes_leaves_nothing(monkeypatch, kept, moves):
+    """Views of a cache that lives on, or parameters given new memory, cost none."""
+    there = [0]
+
+    class Counted(_describe._Known):
+        def __init__(self, *_):
+            there[0] += 1
+
+        def __del__(self):
+            there[0] -= 1
+
+    monkeypatch.setattr(_describe, "_Known", Counted)
+    describe = _describe.describer()
+    cache, weight = torch.zeros(4), torch.zeros(4)
+    numbers = describe.tensor(cache)[0], describe.tensor(weight)[0]
+    window, memories = deque(maxlen=kept), []
+    for _ in range(6 * _describe.ROOM):
+        window.append(cache[1:])
+        describe.tensor(window[-1])
+        if moves:
+            memories.append(torch.zeros(4))
+            weight.data = memories[-1]
+        assert (describe.tensor(cache)[0], describe.tensor(weight)[0]) == numbers
+    assert 2 < there[0] < 3 * _describe.ROOM
 
 
 @pytest.mark.parametrize("engine", ["dispatch_mode", "dispatcher"])

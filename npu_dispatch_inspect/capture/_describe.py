@@ -37,9 +37,8 @@ MAX_ITEMS = 1024
 ROOM = 1024
 """So many tensors are known before those that have died are forgotten."""
 
-VIEWS = 8
-"""So many views of a storage are known before those that have died are forgotten."""
-
+MOVED = 0
+"""No storage has this number."""
 
 MAX_KEPT = 16_384
 """So many different layouts are remembered at a time."""
@@ -93,19 +92,23 @@ class _Known(weakref.ref[torch.Tensor]):
     garbage collector would have twice as many containers to visit.
     """
 
-    __slots__ = ("address", "row")
+    __slots__ = ("address", "before", "row", "storage")
 
     row: tuple[Any, ...]
     """The last one; its first item is the tensor's number."""
     address: int | None
     """Of its storage; None where the tensor is described anew each time."""
+    storage: int
+    """The number of its storage, `MOVED` where it has left that for another."""
+    before: _Known | None
+    """One that was seen on that storage before it."""
 
 
 def describer() -> Describe:
     """Make the functions that describe values, with a numbering of their own."""
     tensors: dict[int, _Known] = {}
-    # address -> [number, length at which the dead are forgotten, tensors on it ...]
-    storages: dict[int, list[Any]] = {}
+    # By address the tensor that was seen last on a storage; it leads to the others.
+    storages: dict[int, _Known] = {}
     layouts: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     sizes: dict[tuple[int, ...], list[int]] = {}
     keeping: dict[int, tuple[Any, bool]] = {}
@@ -176,13 +179,17 @@ def describer() -> Describe:
             shared = layouts.get(layout) or share(layout)
         except Exception:  # noqa: BLE001 - sparse, nested, functorch wrappers: no strides or storage
             return odd_row(tensor, known)
-        if known is not None:
-            number = known.row[0]
-        else:
-            known = new_known(tensor)
+        if known is None:
             number = next_number()
             if len(tensors) >= room:
                 forget_dead()
+        elif known.address == address:
+            row = known.row = known.row[0], known.storage, shared, tensor.requires_grad
+            return row
+        else:
+            number = known.row[0]
+            known.storage = MOVED
+        known = new_known(tensor)
         storage = number_storage(tensor, known, address)
         row = known.row = (number, storage, shared, tensor.requires_grad)
         known.address = address
@@ -199,22 +206,35 @@ def describer() -> Describe:
         layouts[shared] = shared
         return shared
 
-    def number_storage(tensor: torch.Tensor, known: _Known, address: int) -> int:
-        """The number of a storage; tensors and storages are counted together."""
-        on_it = storages.get(address)
-        if on_it is not None:
-            for each in reversed(on_it[2:]):
-                other = each()
-                # Alive and still there: nobody else can have got the address.
-                if other is not None and storage_address(other) == address:
-                    if len(on_it) > on_it[1]:
-                        on_it[2:] = [each for each in on_it[2:] if each() is not None]
-                        on_it[1] = 2 * len(on_it) + VIEWS
-                    if other is not tensor:
-                        on_it.append(known)
-                    return on_it[0]  # type: ignore[no-any-return]
-        number = next_number()
-        storages[address] = [number, VIEWS, known]
+    def number_storage(tensor: torch.Tensor, new: _Known | None, address: int) -> int:
+        """The number of a storage; tensors and storages are counted together.
+
+        Args:
+            tensor: is on it.
+            new: refers to the tensor where that is on no storage's list yet.
+            address: of the storage.
+        """
+        each = storages.get(address)
+        while each is not None:
+            other = each()
+            # Alive and still there: nobody else can have got the address.
+            if (
+                other is not None
+                and each.storage != MOVED
+                and storage_address(other) == address
+            ):
+                break
+            each = each.before
+        if each is None:
+            number = next_number()
+        elif other is tensor:
+            return each.storage
+        else:
+            number = each.storage
+        # The dead that were passed are left out.
+        last = new_known(tensor) if new is None else new
+        last.storage, last.before = number, each
+        storages[address] = last
         return number
 
     def forget_dead() -> None:
@@ -226,19 +246,27 @@ def describer() -> Describe:
         for key, known in list(tensors.items()):
             if known() is None:
                 tensors.pop(key, None)
-        for address, on_it in list(storages.items()):
-            if not any(each() is not None for each in on_it[2:]):
+        for address, last in list(storages.items()):
+            kept, each = last, last.before
+            while each is not None:
+                if each() is not None and each.storage != MOVED:
+                    kept.before = each
+                    kept = each
+                each = each.before
+            kept.before = None
+            if kept is last and (last() is None or last.storage == MOVED):
                 storages.pop(address, None)
         room = 2 * len(tensors) + ROOM
 
     def odd_row(tensor: torch.Tensor, known: _Known | None) -> tuple[Any, ...]:
-        before = None
+        before = new = None
         if known is None:
-            known, number = new_known(tensor), next_number()
+            known = new = new_known(tensor)
+            number = next_number()
         else:
             before = known.row
             number = before[0]
-        number_of = functools.partial(number_storage, tensor, known)
+        number_of = functools.partial(number_storage, tensor, new)
         # Nobody's handlers are asked, neither another tracer's nor the subclass's.
         with modes.without_modes(), modes.quiet_reads():
             row = (number, _odd_tensor(tensor, tensor_row, number_of))

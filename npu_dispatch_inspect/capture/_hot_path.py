@@ -67,9 +67,18 @@ def full(recorder: Recorder, *, nesting: bool) -> tuple[Any, Any, Any]:
         thread = get_ident()
         state = threads[thread]
         depth = state.depth
-        here = get_frame(1)
-        caller = here.f_back
-        if nesting and depth and caller and caller.f_code is here.f_code:
+        if nesting and depth:
+            here = get_frame(1)
+            caller = here.f_back
+            inside = caller is not None and caller.f_code is here.f_code
+        else:
+            inside = False
+            try:
+                # Not by way of the frame between: that would have to be made.
+                caller = get_frame(2)
+            except ValueError:  # a thread of torch's own
+                caller = None
+        if inside:
             # Called by the kernel of the call it is inside of, with no Python
             # in between: it belongs where that one belongs.
             outer = state.opened[depth - 1]
