@@ -13,7 +13,7 @@ import torch
 
 from npu_dispatch_inspect._torch_private import modes
 from npu_dispatch_inspect.capture import _frames
-from npu_dispatch_inspect.capture._describe import Opaque
+from npu_dispatch_inspect.capture._odd_values import Opaque
 from npu_dispatch_inspect.capture._rows import Row
 from npu_dispatch_inspect.capture._scopes import (
     STEP_IN_BACKWARD,

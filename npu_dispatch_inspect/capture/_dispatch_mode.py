@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from npu_dispatch_inspect._torch_private import modes, redispatch
-from npu_dispatch_inspect.capture._describe import Stand
+from npu_dispatch_inspect.capture._odd_values import Stand
 from npu_dispatch_inspect.capture._recorder import Recorder
 from npu_dispatch_inspect.capture._scopes import (
     branches,

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from npu_dispatch_inspect._torch_private import modes
-from npu_dispatch_inspect.capture._describe import Opaque, describer
+from npu_dispatch_inspect.capture._describe import describer
 from npu_dispatch_inspect.capture._frames import USER
+from npu_dispatch_inspect.capture._odd_values import Opaque
 from npu_dispatch_inspect.capture._rows import FIXED, Token, fail
 from npu_dispatch_inspect.capture._scopes import current_scopes, open_modules
 from npu_dispatch_inspect.capture._streams import active, position
