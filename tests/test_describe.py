@@ -240,6 +240,25 @@ def test_new_memory_at_an_old_address_has_a_number_of_its_own():
     assert len({first, second, describe.tensor(x)[1]}) == 3
 
 
+def test_two_threads_may_meet_a_tensor_at_once(monkeypatch):
+    """Each describes it, before the other has, and it can still change its form."""
+    x = torch.zeros(6)
+
+    class Interrupted(_describe._Known):
+        waiting = True
+
+        def __init__(self, tensor):
+            if Interrupted.waiting:
+                Interrupted.waiting = False
+                describe.tensor(tensor)  # as another thread would just here
+
+    monkeypatch.setattr(_describe, "_Known", Interrupted)
+    describe = _describe.describer()
+    storage = describe.tensor(x)[1]
+    x.unsqueeze_(0)
+    assert describe.tensor(x)[1] == storage == describe.tensor(x[:, 1:])[1]
+
+
 @pytest.mark.parametrize("kept", [1, 3, 50])
 @pytest.mark.parametrize("moves", [False, True])
 def test_what_comes_and_goes_leaves_nothing(monkeypatch, kept, moves):

@@ -211,7 +211,7 @@ def describer() -> Describe:
             each = each.before
         if each is None:
             number = next_number()
-        elif other is tensor:
+        elif other is tensor and new is None:
             return each.storage
         else:
             number = each.storage

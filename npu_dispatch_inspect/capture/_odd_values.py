@@ -109,6 +109,7 @@ def _size(size: Any) -> int | str:
 
 
 def odd_value(value: Any, value_row: Callable[[Any], Any]) -> Any:
+    """Raw form of a value that is neither a tensor, nor plain, nor a sequence."""
     while isinstance(value, Stand):
         value = value.function
     kind = type(value)
