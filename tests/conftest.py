@@ -14,7 +14,7 @@ import pytest
 
 from npu_dispatch_inspect import standin
 from npu_dispatch_inspect.standin.checks import check_no_cann
-from tests.command_line import PATIENCE
+from tests.command_line import PATIENCE, without_exit_line
 
 SET_BY_OTHERS = {
     "PYTEST_CURRENT_TEST",
@@ -59,7 +59,7 @@ def python():
             **variables,
         }
         environment.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
-        return subprocess.run(
+        done = subprocess.run(
             [sys.executable, "-c", textwrap.dedent(code)],
             capture_output=True,
             text=True,
@@ -67,6 +67,8 @@ def python():
             env=environment,
             timeout=timeout,
         )
+        done.stderr = without_exit_line(done.stderr)
+        return done
 
     return run
 

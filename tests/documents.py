@@ -47,6 +47,8 @@ from sybil.example import SybilFailure
 from sybil.parsers.markdown import SkipParser
 from sybil.parsers.markdown.lexers import FencedCodeBlockLexer
 
+from tests.command_line import without_exit_line
+
 ROOT = Path(__file__).parent.parent
 MARKS = re.compile(r"(?:^[ \t]*<!--[^\n]*-->[ \t]*\n)+\Z", re.MULTILINE)
 OWN_PROCESS = "<!-- own process -->"
@@ -247,7 +249,7 @@ def _shell(source: str, status: int) -> str:
     if done.returncode != status:
         msg = f"{source.strip()} ended with status {done.returncode}:\n{done.stdout}"
         raise AssertionError(msg)
-    return done.stdout
+    return without_exit_line(done.stdout)
 
 
 def run_in_new_processes(paths, folder):

@@ -5,27 +5,11 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from npu_dispatch_inspect import load
-
-ROOT = Path(__file__).parent.parent
-
-
-def cli(*arguments, cwd=ROOT, **environment):
-    """Run ``python -m npu_dispatch_inspect`` and return the finished process."""
-    return subprocess.run(
-        [sys.executable, "-m", "npu_dispatch_inspect", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
-    )
+from tests.command_line import ROOT, cli
 
 
 @pytest.mark.npu

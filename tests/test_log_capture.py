@@ -19,7 +19,7 @@ import pytest
 
 from npu_dispatch_inspect import LogTrace, UsageError, capture_logs, trace_ops
 from npu_dispatch_inspect.records import OpPluginCall, TaskKind
-from tests.command_line import PATIENCE
+from tests.command_line import PATIENCE, without_exit_line
 
 pytestmark = pytest.mark.npu
 
@@ -530,7 +530,7 @@ def run(before="", **environment):
         env={**variables, **environment},
         timeout=PATIENCE,
     )
-    _, begin, rest = done.stderr.partition("begin\n")
+    _, begin, rest = without_exit_line(done.stderr).partition("begin\n")
     before_block, _, rest = rest.partition("block\n")
     inside, _, after = rest.partition("end\n")
     assert begin
