@@ -18,6 +18,7 @@ from npu_dispatch_inspect import (
     region,
     trace_ops,
 )
+from npu_dispatch_inspect._torch_private import modes
 
 
 def line_of(text):
@@ -623,6 +624,40 @@ def test_a_custom_function_is_seen_from_the_inside():
         trace.find("aten::pow*")[0].index
     }
     assert inside[0].source.function.endswith("backward")
+
+
+def test_a_node_that_torch_has_no_class_for_has_its_own_name():
+    """All such nodes share a Python class: it tells no name, nor does a program's."""
+
+    class Cube(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x**3
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 3
+
+    scripted = torch.jit.script(_fused)
+    x = torch.ones(2, requires_grad=True)
+    for _ in range(4):  # the graph that is differentiated as one is made by then
+        y = scripted(x)
+    kind = type(y.grad_fn)
+    names = []
+    for detail in ("full", "names"):
+        for _ in range(2):
+            with trace_ops(detail=detail) as trace:
+                Cube.apply(scripted(x)).sum().backward()
+            names.append({each.autograd_node for each in trace.backward})
+    assert "torch::jit::(anonymous namespace)::DifferentiableGraphBackward" in names[0]
+    assert {"CubeBackward", "SumBackward0"} < names[0]
+    assert names == names[:1] * 4
+    assert modes.node_names[type(x.sum().grad_fn)] == "SumBackward0"
+    assert not {kind, Cube._backward_cls} & set(modes.node_names)
+
+
+def _fused(x):
+    return (x * x + x).tanh() * x
 
 
 def test_a_module_called_by_a_hook_keeps_its_own_name():

@@ -33,6 +33,8 @@ __all__ = [
     "keeps_layout",
     "made_by_dynamo",
     "mode_class",
+    "node_name",
+    "node_names",
     "opens_subclass",
     "operator_class",
     "other_modes",
@@ -54,6 +56,9 @@ mode_class = TorchDispatchMode
 
 current_autograd_node: Callable[[], Any] = torch._C._current_autograd_node
 """The node that the autograd engine evaluates on this thread, or None; 2.1 to 2.14."""
+
+node_names: dict[type, str] = {}
+"""Names of autograd nodes by their class, where the class tells; see `node_name`."""
 
 current_graph_task: Callable[[], int] = torch._C._current_graph_task_id
 """Number of the running backward pass on this thread, -1 outside; 2.1 to 2.14."""
@@ -83,6 +88,9 @@ RECORD_FUNCTION_EXIT = torch.ops.profiler._record_function_exit._RecordFunction
 SEED_OPERATOR = torch.ops.aten.ones_like.default
 """Makes the first gradient of a backward pass, before any autograd node runs."""
 
+
+_HEAP_TYPE = 1 << 9
+"""Bit of `type.__flags__`: the class was made while Python ran, and can end."""
 
 stays_compiled: bool = hasattr(TorchDispatchMode, "ignore_compile_internals")
 """A mode can leave `torch.compile`d functions alone; from 2.9 on. Before, one call
@@ -278,6 +286,19 @@ def opens_subclass(types: tuple[type, ...]) -> bool:
         and each.__module__.startswith("torch._subclasses")
         for each in types
     )
+
+
+def node_name(node: Any) -> str:
+    """The name of an autograd node; it is remembered where its class has no other.
+
+    Nodes of C++ classes that torch does not know are all of one Python class, and
+    classes that Python code made may end before this process does; 2.1 to 2.14.
+    """
+    kind = type(node)
+    name = sys.intern(node.name())
+    if not kind.__flags__ & _HEAP_TYPE and name.rpartition("::")[2] == kind.__name__:
+        node_names[kind] = name
+    return name
 
 
 def graph_module_class() -> type | None:

@@ -56,7 +56,7 @@ def full(recorder: Recorder, *, nesting: bool) -> tuple[Any, Any, Any]:
         sys._getframe,
         perf_counter_ns,
     )
-    intern = sys.intern
+    node_names, node_name = modes.node_names, modes.node_name
 
     def begin(op: Any, args: Any, kwargs: Any, keyset: Any = None) -> Token | None:
         if recorder.paused:
@@ -94,11 +94,11 @@ def full(recorder: Recorder, *, nesting: bool) -> tuple[Any, Any, Any]:
                 site = walk(caller, open_modules.get(thread))
             else:
                 running = autograd_node()
-                node, node_number = (
-                    ("", -1)
-                    if running is None
-                    else (intern(running.name()), running._sequence_nr())
-                )
+                if running is None:
+                    node, node_number = "", -1
+                else:
+                    node = node_names.get(type(running)) or node_name(running)
+                    node_number = running._sequence_nr()
                 if node_number == state.node:
                     node_number = state.node
                 else:
@@ -201,7 +201,8 @@ def names(recorder: Recorder, *, nesting: bool) -> tuple[Any, Any, Any]:
         modes.current_autograd_node,
     )
     sequence_number = modes.sequence_number
-    get_ident, get_frame, intern = threading.get_ident, sys._getframe, sys.intern
+    node_names, node_name = modes.node_names, modes.node_name
+    get_ident, get_frame = threading.get_ident, sys._getframe
 
     def begin(op: Any, _: Any, __: Any, keyset: Any = None) -> Token | None:
         if recorder.paused:
@@ -236,11 +237,11 @@ def names(recorder: Recorder, *, nesting: bool) -> tuple[Any, Any, Any]:
                         site = walk(caller, None)
             else:
                 running = autograd_node()
-                node, node_number = (
-                    ("", -1)
-                    if running is None
-                    else (intern(running.name()), running._sequence_nr())
-                )
+                if running is None:
+                    node, node_number = "", -1
+                else:
+                    node = node_names.get(type(running)) or node_name(running)
+                    node_number = running._sequence_nr()
                 caller = get_frame(1).f_back
                 if caller is not None and caller.f_code is not engine:
                     site = walk_backward(caller, task)
