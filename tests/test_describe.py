@@ -277,7 +277,7 @@ def test_what_comes_and_goes_leaves_nothing(monkeypatch, kept, moves):
     cache, weight = torch.zeros(4), torch.zeros(4)
     numbers = describe.tensor(cache)[0], describe.tensor(weight)[0]
     window, memories = deque(maxlen=kept), []
-    for _ in range(6 * _describe.ROOM):
+    for _ in range(12 * _describe.ROOM):
         window.append(cache[1:])
         describe.tensor(window[-1])
         if moves:

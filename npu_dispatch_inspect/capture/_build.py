@@ -275,7 +275,7 @@ class Builder:
         if len(raw) == 2:  # noqa: PLR2004 - (number, fields): the odd tensors
             return self._odd_tensor(raw[0], dict(raw[1]))
         number, storage, layout, grad = raw
-        (shape, stride, offset, dtype), device, parameter, neg, conj = layout
+        shape, stride, offset, dtype, device, parameter, neg, conj = layout
         return TensorSpec(
             dtype=_text(dtype),
             device=str(device),

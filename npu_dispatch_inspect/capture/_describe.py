@@ -36,8 +36,8 @@ from npu_dispatch_inspect.capture._rows import COUNT, FIXED, OP
 
 __all__ = ["Describe", "describer"]
 
-ROOM = 1024
-"""So many tensors are known before those that have died are forgotten."""
+ROOM = 512
+"""So many numbers more are given before tensors that have died are forgotten."""
 
 MOVED = 0
 """No storage has this number."""
@@ -111,11 +111,12 @@ def describer() -> Describe:
         # A tensor keeps its device and bits as long as it keeps its storage and
         # form; `x.data = y` changes at least one of the two.
         layout = row[2]
-        if storage_address(tensor) != known.address or layout[0] != (
-            tensor.shape,
-            tensor.stride(),
-            tensor.storage_offset(),
-            tensor.dtype,
+        if (
+            storage_address(tensor) != known.address
+            or tensor.shape != layout[0]
+            or tensor.stride() != layout[1]
+            or tensor.storage_offset() != layout[2]
+            or tensor.dtype is not layout[3]
         ):
             return plain_row(tensor, known)
         if tensor.requires_grad is not row[3]:
@@ -152,7 +153,10 @@ def describer() -> Describe:
             address = storage_address(tensor)
             dtype = tensor.dtype
             layout = (
-                (tensor.shape, tensor.stride(), tensor.storage_offset(), dtype),
+                tensor.shape,
+                tensor.stride(),
+                tensor.storage_offset(),
+                dtype,
                 tensor.device,
                 kind is parameter,
                 tensor.is_neg(),
@@ -163,14 +167,13 @@ def describer() -> Describe:
             shared = layouts.get(layout) or share(layout)
         except Exception:  # noqa: BLE001 - sparse, nested, functorch wrappers: no strides or storage
             return odd_row(tensor, known)
-        if known is None:
-            number = next_number()
-            if len(tensors) >= room:
-                forget_dead()
-        elif known.address == address:
+        if known is not None and known.address == address:
             row = known.row = known.row[0], known.storage, shared, tensor.requires_grad
             return row
-        else:
+        number = next_number()
+        if number >= room:
+            forget_dead(number)
+        if known is not None:
             number = known.row[0]
             known.storage = MOVED
         known = new_known(tensor)
@@ -185,8 +188,8 @@ def describer() -> Describe:
         # A torch.Size would be visited by the garbage collector for ever.
         if len(layouts) >= MAX_KEPT:
             layouts.clear()
-        (shape, *form), *rest = layout
-        shared = ((tuple(shape), *form), *rest)
+        shape, *rest = layout
+        shared = (tuple(shape), *rest)
         layouts[shared] = shared
         return shared
 
@@ -221,7 +224,7 @@ def describer() -> Describe:
         storages[address] = last
         return number
 
-    def forget_dead() -> None:
+    def forget_dead(number: int) -> None:
         """Make room: most tensors die young, and seldom leave their address to another.
 
         In copies, which are made at once: other threads may be adding.
@@ -240,7 +243,8 @@ def describer() -> Describe:
             kept.before = None
             if kept is last and (last() is None or last.storage == MOVED):
                 storages.pop(address, None)
-        room = 2 * len(tensors) + ROOM
+        # Going over them takes as long as there are tensors, so the more the less often.
+        room = number + len(tensors) + ROOM
 
     def odd_row(tensor: torch.Tensor, known: _Known | None) -> tuple[Any, ...]:
         before = new = None
