@@ -189,6 +189,10 @@ def test_many_views_of_one_storage_are_looked_at_once_each(monkeypatch):
     assert 4000 < len(asked) < 10 * 4000
 
 
+class Kind(torch.Tensor):
+    """A subclass, whose tensors are described anew each time."""
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_numbers_of_storages_follow_the_memory(monkeypatch, seed):
     """Tensors that share memory share a number, through views, deaths and moves."""
@@ -201,7 +205,8 @@ def test_numbers_of_storages_follow_the_memory(monkeypatch, seed):
     for _ in range(1000):
         what = choose.random()
         if what < 0.3 or not alive:
-            alive.append([torch.zeros(6), next(memories), None])
+            kind = choose.choice([torch.Tensor, Kind])
+            alive.append([torch.zeros(6).as_subclass(kind), next(memories), None])
         elif what < 0.6:
             base, memory, _ = choose.choice(alive)
             alive.append([base[:: choose.choice([1, 2, 3])], memory, None])
@@ -215,6 +220,8 @@ def test_numbers_of_storages_follow_the_memory(monkeypatch, seed):
         for each in choose.sample(alive, min(4, len(alive))):
             tensor, memory, known = each
             number, storage, *_ = describe.tensor(tensor)
+            if type(tensor) is Kind:
+                storage = dict(storage)["storage_id"]
             assert known in (None, number)
             each[2] = number
             assert there.setdefault(memory, storage) == storage
@@ -261,7 +268,8 @@ def test_two_threads_may_meet_a_tensor_at_once(monkeypatch):
 
 @pytest.mark.parametrize("kept", [1, 3, 50])
 @pytest.mark.parametrize("moves", [False, True])
-def test_what_comes_and_goes_leaves_nothing(monkeypatch, kept, moves):
+@pytest.mark.parametrize("kind", [torch.Tensor, Kind])
+def test_what_comes_and_goes_leaves_nothing(monkeypatch, kept, moves, kind):
     """Views of a cache that lives on, or parameters given new memory, cost none."""
     there = [0]
 
@@ -274,10 +282,10 @@ def test_what_comes_and_goes_leaves_nothing(monkeypatch, kept, moves):
 
     monkeypatch.setattr(_describe, "_Known", Counted)
     describe = _describe.describer()
-    cache, weight = torch.zeros(4), torch.zeros(4)
+    cache, weight = torch.zeros(4).as_subclass(kind), torch.zeros(4)
     numbers = describe.tensor(cache)[0], describe.tensor(weight)[0]
     window, memories = deque(maxlen=kept), []
-    for _ in range(12 * _describe.ROOM):
+    for _ in range(20 * _describe.ROOM):
         window.append(cache[1:])
         describe.tensor(window[-1])
         if moves:

@@ -17,7 +17,6 @@ and by the tensors that were seen on it.
 
 from __future__ import annotations
 
-import functools
 import weakref
 from collections.abc import Callable
 from itertools import count
@@ -36,8 +35,8 @@ from npu_dispatch_inspect.capture._rows import COUNT, FIXED, OP
 
 __all__ = ["Describe", "describer"]
 
-ROOM = 512
-"""So many numbers more are given before tensors that have died are forgotten."""
+ROOM = 256
+"""So many references more are made before those to dead tensors are forgotten."""
 
 MOVED = 0
 """No storage has this number."""
@@ -76,7 +75,7 @@ class _Known(weakref.ref[torch.Tensor]):
     garbage collector would have twice as many containers to visit.
     """
 
-    __slots__ = ("address", "before", "row", "storage")
+    __slots__ = ("address", "before", "listed", "row", "storage")
 
     row: tuple[Any, ...]
     """The last one; its first item is the tensor's number."""
@@ -86,6 +85,8 @@ class _Known(weakref.ref[torch.Tensor]):
     """The number of its storage, `MOVED` where it has left that for another."""
     before: _Known | None
     """One that was seen on that storage before it."""
+    listed: int | None
+    """Where the tensor is described anew each time: the address of that storage."""
 
 
 def describer() -> Describe:
@@ -97,6 +98,7 @@ def describer() -> Describe:
     sizes: dict[tuple[int, ...], list[int]] = {}
     keeping: dict[int, tuple[Any, bool]] = {}
     room = ROOM
+    made = count(1).__next__
     next_number = count(1).__next__
     plain_tensor, parameter = torch.Tensor, torch.nn.Parameter
     new_known, storage_address = _Known, modes.storage_address
@@ -170,14 +172,15 @@ def describer() -> Describe:
         if known is not None and known.address == address:
             row = known.row = known.row[0], known.storage, shared, tensor.requires_grad
             return row
-        number = next_number()
-        if number >= room:
-            forget_dead(number)
-        if known is not None:
+        if made() >= room:
+            forget_dead()
+        if known is None:
+            number = next_number()
+        else:
             number = known.row[0]
             known.storage = MOVED
         known = new_known(tensor)
-        storage = number_storage(tensor, known, address)
+        storage = number_storage(known, address)
         row = known.row = (number, storage, shared, tensor.requires_grad)
         known.address = address
         # Last, as another thread may be looking for it.
@@ -193,13 +196,10 @@ def describer() -> Describe:
         layouts[shared] = shared
         return shared
 
-    def number_storage(tensor: torch.Tensor, new: _Known | None, address: int) -> int:
-        """The number of a storage; tensors and storages are counted together.
+    def number_storage(new: _Known, address: int) -> int:
+        """The number of a storage that one more tensor has been seen on.
 
-        Args:
-            tensor: is on it.
-            new: refers to the tensor where that is on no storage's list yet.
-            address: of the storage.
+        Tensors and storages are counted together.
         """
         each = storages.get(address)
         while each is not None:
@@ -212,19 +212,13 @@ def describer() -> Describe:
             ):
                 break
             each = each.before
-        if each is None:
-            number = next_number()
-        elif other is tensor and new is None:
-            return each.storage
-        else:
-            number = each.storage
+        number = next_number() if each is None else each.storage
         # The dead that were passed are left out.
-        last = new_known(tensor) if new is None else new
-        last.storage, last.before = number, each
-        storages[address] = last
+        new.storage, new.before = number, each
+        storages[address] = new
         return number
 
-    def forget_dead(number: int) -> None:
+    def forget_dead() -> None:
         """Make room: most tensors die young, and seldom leave their address to another.
 
         In copies, which are made at once: other threads may be adding.
@@ -244,24 +238,40 @@ def describer() -> Describe:
             if kept is last and (last() is None or last.storage == MOVED):
                 storages.pop(address, None)
         # Going over them takes as long as there are tensors, so the more the less often.
-        room = number + len(tensors) + ROOM
+        room = made() + len(tensors) + ROOM
 
     def odd_row(tensor: torch.Tensor, known: _Known | None) -> tuple[Any, ...]:
-        before = new = None
+        before = None
         if known is None:
-            known = new = new_known(tensor)
+            if made() >= room:
+                forget_dead()
+            its = new_known(tensor)
+            its.listed = None
             number = next_number()
         else:
-            before = known.row
+            its = known
+            before = its.row
             number = before[0]
-        number_of = functools.partial(number_storage, tensor, new)
+            if its.address is not None:  # it was a plain one
+                its.listed = its.address
+
+        def number_of(address: int) -> int:
+            nonlocal its
+            if its.listed != address:
+                if its.listed is not None:
+                    its.storage = MOVED
+                    its = new_known(tensor)
+                number_storage(its, address)
+                its.listed = address
+            return its.storage
+
         # Nobody's handlers are asked, neither another tracer's nor the subclass's.
         with modes.without_modes(), modes.quiet_reads():
             row = (number, odd_tensor(tensor, tensor_row, number_of))
         if row == before:
-            return before
-        known.row, known.address = row, None
-        tensors[id(tensor)] = known
+            row = before
+        its.row, its.address = row, None
+        tensors[id(tensor)] = its
         return row
 
     def value_row(value: Any) -> Any:
