@@ -222,7 +222,7 @@ def test_tracing_does_not_import_dynamo(python):
 def test_nothing_is_printed(python):
     """What is written to stdout and stderr is the program's own, to the byte."""
     program = """
-        import sys, warnings, torch
+        import sys, threading, warnings, torch
         {}
         with {}:
             torch.ones(2, requires_grad=True).sin().sum().backward()
@@ -230,8 +230,12 @@ def test_nothing_is_printed(python):
             warnings.warn("mine", stacklevel=1)
             try: torch.ones(2) @ torch.ones(3)
             except RuntimeError as error: print(error)
+            thread = threading.Thread(target=lambda: torch.ones(2).sin() / missing)
+            thread.start(); thread.join()
+            print(sorted(vars(thread)))
     """
     plain = python(program.format("import contextlib", "contextlib.nullcontext()"))
+    assert plain.stderr.count("Traceback") == 1
     for engine in ENGINES:
         traced = python(
             program.format(

@@ -141,29 +141,30 @@ def _start(self: threading.Thread) -> None:
     if not engines:
         _plain_start(self)
         return
-    before = vars(self).get("run")
-    # On the instance, for this one run: a subclass may have a `run` of its own.
-    thread, run = weakref.ref(self), self.run
+    before = vars(self).get("_bootstrap")
+    # On the instance, for this one start. Not its `run`: an exception of the program's
+    # is caught and shown below `_bootstrap`, so that our frames are not in it.
+    thread, run = weakref.ref(self), self._bootstrap  # type: ignore[attr-defined]
 
     def traced() -> None:
-        _restore_run(thread(), before)
+        _restore(thread(), before)
         _run(run, engines)
 
-    self.run = traced  # type: ignore[method-assign]
+    self._bootstrap = traced  # type: ignore[attr-defined]
     try:
         _plain_start(self)
     except BaseException:
-        _restore_run(self, before)
+        _restore(self, before)
         raise
 
 
-def _restore_run(thread: threading.Thread | None, before: Any) -> None:
+def _restore(thread: threading.Thread | None, before: Any) -> None:
     if thread is None:
         return
     if before is None:
-        vars(thread).pop("run", None)
+        vars(thread).pop("_bootstrap", None)
     else:
-        thread.run = before  # type: ignore[method-assign]
+        thread._bootstrap = before  # type: ignore[attr-defined]
 
 
 def _run(run: Callable[[], None], engines: list[tuple[Follower, _Engine]]) -> None:
