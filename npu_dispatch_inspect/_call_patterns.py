@@ -15,6 +15,7 @@ from npu_dispatch_inspect._globs import in_module, is_operator
 from npu_dispatch_inspect._versions import holds, requirement
 from npu_dispatch_inspect.errors import UsageError
 from npu_dispatch_inspect.records import Phase, TensorSpec, tensors_in
+from npu_dispatch_inspect.records.names import qualified
 from npu_dispatch_inspect.records.values import DTYPE_ABBREVIATIONS
 
 __all__ = [
@@ -250,9 +251,7 @@ class NamedCall:
     @property
     def qualified_name(self) -> str:
         """With the overload, unless it is the default one."""
-        if self.overload == "default":
-            return self.name
-        return f"{self.name}.{self.overload}"
+        return qualified(self.name, self.overload)
 
 
 def call_name(value: object) -> tuple[str, str] | None:

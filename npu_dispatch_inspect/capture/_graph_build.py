@@ -20,6 +20,7 @@ from npu_dispatch_inspect.records.graphs import (
     GraphStage,
     NodeKind,
 )
+from npu_dispatch_inspect.records.names import qualified
 
 __all__ = ["Built", "Links", "build_nodes", "flat_outputs", "placeholders"]
 
@@ -352,7 +353,5 @@ def plain_value(raw: Any) -> Value:
     if isinstance(raw, torch.Generator):
         return Constant(kind="generator", text=str(raw.device))
     if isinstance(raw, (modes.operator_class, modes.higher_order_class)):
-        name, overload = _op_name(raw)
-        text = name if overload == "default" else f"{name}.{overload}"
-        return Constant(kind="callable", text=text)
+        return Constant(kind="callable", text=qualified(*_op_name(raw)))
     return _constant(raw)

@@ -24,6 +24,7 @@ from npu_dispatch_inspect.records.graphs import (
     GraphFailure,
     GraphStage,
 )
+from npu_dispatch_inspect.records.names import qualified
 
 __all__ = ["closed_over", "failure", "not_traceable", "unsupported"]
 
@@ -114,8 +115,7 @@ def _operator(frames: list[Any]) -> Any:
 def _qualified(called: Any) -> str | None:
     if not isinstance(called, modes.operator_class):
         return None
-    name, overload = _op_name(called)
-    return name if overload == "default" else f"{name}.{overload}"
+    return qualified(*_op_name(called))
 
 
 def _source(frames: list[Any]) -> SourceLocation | None:

@@ -20,6 +20,7 @@ from npu_dispatch_inspect.dispatch_table.source import (
 from npu_dispatch_inspect.environment import read_environment
 from npu_dispatch_inspect.errors import UsageError
 from npu_dispatch_inspect.records.dispatch_keys import KeyNames
+from npu_dispatch_inspect.records.names import qualified
 from npu_dispatch_inspect.records.registrations import (
     Definition,
     OperatorEntry,
@@ -216,17 +217,17 @@ def _read_directly(operators: Iterable[object]) -> DispatchTable | None:
             return None
         name, overload = parts
         if overload is not None:
-            wanted = name if overload == "default" else f"{name}.{overload}"
+            wanted = qualified(name, overload)
             schemas = [each for each in private.schemas_of(name) if each[0] == wanted]
         else:
             schemas = list(private.schemas_of(name))
-        for qualified, schema in schemas:
-            dump = _dump(qualified)
+        for found, schema in schemas:
+            dump = _dump(found)
             if dump[0]:
-                dumps[qualified] = dump
-                kernels.update(_by_operator(private.python_kernels_of(qualified)))
+                dumps[found] = dump
+                kernels.update(_by_operator(private.python_kernels_of(found)))
             else:
-                others[qualified] = _jit_only(qualified, schema, keys)
+                others[found] = _jit_only(found, schema, keys)
         if not schemas:
             return None
     source = DumpSource(dumps, keys=keys, python_kernels=kernels, others=others)

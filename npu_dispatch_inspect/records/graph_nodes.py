@@ -6,6 +6,7 @@ from __future__ import annotations
 from attrs import frozen
 
 from npu_dispatch_inspect.records.graph_kinds import InputKind, NodeKind, OutputKind
+from npu_dispatch_inspect.records.names import qualified
 from npu_dispatch_inspect.records.ops import OpRecord, Phase
 from npu_dispatch_inspect.records.values import Argument, SourceLocation, Value
 
@@ -76,9 +77,7 @@ class GraphNode:
     @property
     def qualified_name(self) -> str:
         """With the overload, unless it is the default one."""
-        return (
-            self.name if self.overload == "default" else f"{self.name}.{self.overload}"
-        )
+        return qualified(self.name, self.overload)
 
     def as_record(self) -> OpRecord:
         """The node as an operator call of its graph; `index` is that of the node."""

@@ -7,6 +7,7 @@ import enum
 
 from attrs import frozen
 
+from npu_dispatch_inspect.records.names import qualified
 from npu_dispatch_inspect.records.values import (
     Argument,
     SourceLocation,
@@ -164,9 +165,7 @@ class OpRecord:
     @property
     def qualified_name(self) -> str:
         """``"aten::addmm"`` or, with an overload, ``"aten::sum.dim_IntList"``."""
-        if self.overload == "default":
-            return self.name
-        return f"{self.name}.{self.overload}"
+        return qualified(self.name, self.overload)
 
     def argument(self, name: str) -> Value:
         """The value of one argument by its schema name.

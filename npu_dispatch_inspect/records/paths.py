@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from attrs import field, frozen
 
+from npu_dispatch_inspect.records.names import qualified
 from npu_dispatch_inspect.records.ops import KernelChoice
 from npu_dispatch_inspect.records.printed import Printed
 from npu_dispatch_inspect.records.registrations import ComputedKernel
@@ -91,9 +92,7 @@ class PredictedCall(Printed):
     @property
     def qualified_name(self) -> str:
         """``"aten::linear"`` or, with an overload, ``"aten::sum.dim_IntList"``."""
-        if self.overload == "default":
-            return self.name
-        return f"{self.name}.{self.overload}"
+        return qualified(self.name, self.overload)
 
     @property
     def first(self) -> PathStep | None:

@@ -11,6 +11,7 @@ from attrs import field, frozen
 
 from npu_dispatch_inspect.errors import UnknownNameError
 from npu_dispatch_inspect.records.dispatch_keys import KernelMap, KeyNames
+from npu_dispatch_inspect.records.names import qualified
 from npu_dispatch_inspect.records.printed import Printed
 
 __all__ = [
@@ -216,9 +217,7 @@ class OperatorEntry(Printed):
     @property
     def qualified_name(self) -> str:
         """``"aten::linear"`` or, with an overload, ``"aten::add.Tensor"``."""
-        if self.overload == "default":
-            return self.name
-        return f"{self.name}.{self.overload}"
+        return qualified(self.name, self.overload)
 
     @property
     def schema(self) -> str | None:

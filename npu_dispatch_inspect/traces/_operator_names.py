@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from attrs import frozen
 
 from npu_dispatch_inspect.errors import UnknownNameError
+from npu_dispatch_inspect.records.names import qualified
 
 __all__ = ["FoundNames", "find_names", "spelled", "split_spelling"]
 
@@ -82,12 +83,12 @@ def find_names(operator: object, known: Mapping[str, tuple[str, ...]]) -> FoundN
     name, overload = parts
     if overload is None:
         return FoundNames(operator=name, overload=None, names=known[name])
-    qualified = name if overload == "default" else f"{name}.{overload}"
-    if qualified not in known[name]:
+    found = qualified(name, overload)
+    if found not in known[name]:
         there = ", ".join(_overloads(known[name]))
         message = f"{name} has no overload {overload!r}: choose one of {there}."
         raise UnknownNameError(message)
-    return FoundNames(operator=name, overload=overload, names=(qualified,))
+    return FoundNames(operator=name, overload=overload, names=(found,))
 
 
 def _overloads(names: Iterable[str]) -> list[str]:
