@@ -127,7 +127,7 @@ def _kernels(unknown: Unknown) -> Iterator[tuple[str, Callable[..., Any], bool]]
             yield name, collectives.kernel(name, run), False
             continue
         if name in special:
-            yield name, special[name](run), False
+            yield name, special[name](run, collectives), False
             continue
         formula = find_formula(name)
         plan = Plan(op, formula)
@@ -249,10 +249,14 @@ def _unless_wrapped(
     return choose
 
 
-def _contiguous(run: Callable[..., Any]) -> Callable[..., Any]:
+def _contiguous(
+    run: Callable[..., Any], collectives: Collectives
+) -> Callable[..., Any]:
     """Returns its argument, or a copy that no other operator makes."""
 
     def kernel(keyset: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        if collectives.queued:
+            collectives.wait()
         result = run(keyset, tensor, *args, **kwargs)
         if result is not tensor and result.data_ptr() != tensor.data_ptr():
             with _quiet():
@@ -263,10 +267,12 @@ def _contiguous(run: Callable[..., Any]) -> Callable[..., Any]:
     return kernel
 
 
-def _resized(run: Callable[..., Any]) -> Callable[..., Any]:
+def _resized(run: Callable[..., Any], collectives: Collectives) -> Callable[..., Any]:
     """Moves to another place where it needs more room, and takes its elements along."""
 
     def kernel(keyset: Any, tensor: Any, size: Any, *args: Any, **kwargs: Any) -> Any:
+        if collectives.queued:
+            collectives.wait()
         with _quiet():
             held = None
             wanted = size.numel() if on_device(size) else math.prod(size)

@@ -8,7 +8,7 @@ import pytest
 pytestmark = pytest.mark.npu
 
 SCRIPT = """
-import os, sys
+import os, sys, time
 from npu_dispatch_inspect import standin
 standin.load(values="cpu", device_count=2)
 import torch
@@ -28,6 +28,18 @@ def work(rank):
     dist.all_gather(both, x)
     assert after.tolist() == [7.0] * 3, after
     assert torch.stack(both).sum(0).tolist() == [3.0] * 3, both
+
+    sent = torch.arange(60000.0).reshape(200, 300)
+    if rank:
+        for change in (lambda z: z.t().contiguous().t(), lambda z: z.resize_(300, 300)[:200]):
+            got = torch.zeros(200, 300).npu()
+            dist.recv(got, 0)
+            changed = change(got).cpu()
+            assert torch.equal(changed.flatten(), sent.flatten()), changed
+    else:
+        for _ in range(2):
+            time.sleep(0.2)
+            dist.send(sent.npu(), 1)
 
     torch.manual_seed(0)
     plain, model = torch.nn.Linear(3, 2), torch.nn.Linear(3, 2)
