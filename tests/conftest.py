@@ -89,6 +89,7 @@ def _state():
         ),
         "Module.__call__": torch.nn.Module.__call__,
         "Thread.start": threading.Thread.start,
+        "torch.utils.weakref": getattr(torch.utils, "weakref", None),
         "Tensor._make_subclass": torch.Tensor.__dict__.get("_make_subclass"),
         "global module hooks": (
             len(module._global_forward_hooks),

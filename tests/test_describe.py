@@ -172,12 +172,12 @@ def test_many_views_of_one_storage_are_looked_at_once_each(monkeypatch):
     """Live views of a storage share its number, at the same cost for each of them."""
     asked = []
 
-    class Counting(_describe._Known):
+    class Counting(_describe.Reference):
         def __call__(self):
             asked.append(self)
             return super().__call__()
 
-    monkeypatch.setattr(_describe, "_Known", Counting)
+    monkeypatch.setattr(_describe, "Reference", Counting)
     describe = _describe.describer()
     base = torch.zeros(2)
     views = [base[:1] for _ in range(2000)]
@@ -251,7 +251,7 @@ def test_two_threads_may_meet_a_tensor_at_once(monkeypatch):
     """Each describes it, before the other has, and it can still change its form."""
     x = torch.zeros(6)
 
-    class Interrupted(_describe._Known):
+    class Interrupted(_describe.Reference):
         waiting = True
 
         def __init__(self, tensor):
@@ -259,7 +259,7 @@ def test_two_threads_may_meet_a_tensor_at_once(monkeypatch):
                 Interrupted.waiting = False
                 describe.tensor(tensor)  # as another thread would just here
 
-    monkeypatch.setattr(_describe, "_Known", Interrupted)
+    monkeypatch.setattr(_describe, "Reference", Interrupted)
     describe = _describe.describer()
     storage = describe.tensor(x)[1]
     x.unsqueeze_(0)
@@ -273,14 +273,14 @@ def test_what_comes_and_goes_leaves_nothing(monkeypatch, kept, moves, kind):
     """Views of a cache that lives on, or parameters given new memory, cost none."""
     there = [0]
 
-    class Counted(_describe._Known):
+    class Counted(_describe.Reference):
         def __init__(self, *_):
             there[0] += 1
 
         def __del__(self):
             there[0] -= 1
 
-    monkeypatch.setattr(_describe, "_Known", Counted)
+    monkeypatch.setattr(_describe, "Reference", Counted)
     describe = _describe.describer()
     cache, weight = torch.zeros(4).as_subclass(kind), torch.zeros(4)
     numbers = describe.tensor(cache)[0], describe.tensor(weight)[0]

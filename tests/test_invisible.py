@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
 import torch
 from torch import nn
@@ -244,6 +246,42 @@ def test_nothing_is_printed(python):
             )
         )
         assert (traced.stdout, traced.stderr) == (plain.stdout, plain.stderr)
+
+
+@since_torch("2.3", "swap_tensors")
+@both_engines
+def test_tensors_can_be_swapped(engine):
+    """As a model's are when it is converted; ours are not the references it looks for."""
+    net, other = nn.Linear(3, 3), torch.ones(3, 3)
+
+    def work():
+        with torch.no_grad():
+            net(torch.ones(1, 3)) + other.sum()
+        torch.__future__.set_swap_module_params_on_conversion(True)
+        try:
+            net.double()
+        finally:
+            torch.__future__.set_swap_module_params_on_conversion(False)
+        torch.utils.swap_tensors(other, torch.zeros(2))
+        theirs = weakref.ref(other)
+        with pytest.raises(RuntimeError, match="weakref"):
+            torch.utils.swap_tensors(other, torch.ones(3, 3))
+        del theirs
+        torch.utils.swap_tensors(other, torch.ones(3, 3))
+        return net(torch.ones(1, 3, dtype=torch.double))
+
+    with trace_ops(engine=engine) as outer, trace_ops(engine=engine) as trace:
+        work()
+        assert weakref.getweakrefs(net.weight)
+    net.float()
+    work()
+    assert not weakref.getweakrefs(net.weight)
+    assert not weakref.getweakrefs(other)
+    first, last = trace.find("aten::addmm")
+    bias = [each.argument("self") for each in (first, last)]
+    assert [each.dtype for each in bias] == ["float32", "float64"]
+    assert bias[0].id == bias[1].id  # it is the same object
+    assert len(outer) == len(trace)
 
 
 def test_the_traceback_of_an_error_is_the_programs():

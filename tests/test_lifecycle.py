@@ -9,6 +9,7 @@ import contextlib
 import gc
 import os
 import threading
+import weakref
 
 import pytest
 import torch
@@ -434,6 +435,37 @@ def test_a_thread_that_outlives_the_block_is_recorded_no_more(engine):
     thread.join()
     assert (calls(trace, "aten::sin"), calls(trace, "aten::cos")) == (1, 0)
     assert trace.notes[0].startswith("1 thread was still running")
+
+
+@both_engines
+def test_a_call_that_outlives_the_block_has_no_known_results(engine):
+    """By then the tracer has let go of all tensors, and says so."""
+    inside, go_on = threading.Event(), threading.Event()
+    made = []
+
+    def wait(x):
+        inside.set()
+        go_on.wait()
+        made.append(x + 1)
+        return made[0]
+
+    with torch.library._scoped_library("outlives", "DEF") as library:
+        library.define("wait(Tensor x) -> Tensor")
+        library.impl("wait", wait, "CPU")
+        thread = threading.Thread(target=torch.ops.outlives.wait, args=(torch.ones(2),))
+        with trace_ops(engine=engine, threads="all") as trace:
+            thread.start()
+            inside.wait()
+        go_on.set()
+        thread.join()
+    (call,) = trace.find("outlives::wait")
+    assert call.argument("x").shape == (2,)
+    assert [each.kind for each in call.outputs] == ["unknown"]
+    assert trace.notes[-1] == (
+        "The results of outlives.wait.default are not known: RuntimeError: the block had "
+        "ended by then"
+    )
+    assert not weakref.getweakrefs(made[0])
 
 
 @both_engines

@@ -33,7 +33,7 @@ from npu_dispatch_inspect.capture._odd_values import (
 )
 from npu_dispatch_inspect.capture._rows import COUNT, FIXED, OP
 
-__all__ = ["Describe", "describer"]
+__all__ = ["Describe", "Reference", "describer"]
 
 ROOM = 256
 """So many references more are made before those to dead tensors are forgotten."""
@@ -55,6 +55,8 @@ class Describe(NamedTuple):
     value: Callable[[Any], Any]
     values: Callable[[list[Any], Any], None]
     """Adds the rows of a call's positional arguments to a list."""
+    end: Callable[[], None]
+    """Lets go of everything; a tensor cannot be described any more."""
 
 
 _AS_IS = frozenset(
@@ -68,7 +70,7 @@ _EMPTY: list[Any] = []
 """The row of every empty sequence; rows are never changed."""
 
 
-class _Known(weakref.ref[torch.Tensor]):
+class Reference(weakref.ref[torch.Tensor]):
     """A tensor that has been described.
 
     The reference itself carries what is known: with a tuple beside it, Python's
@@ -83,7 +85,7 @@ class _Known(weakref.ref[torch.Tensor]):
     """Of its storage; None where the tensor is described anew each time."""
     storage: int
     """The number of its storage, `MOVED` where it has left that for another."""
-    before: _Known | None
+    before: Reference | None
     """One that was seen on that storage before it."""
     listed: int | None
     """Where the tensor is described anew each time: the address of that storage."""
@@ -91,9 +93,9 @@ class _Known(weakref.ref[torch.Tensor]):
 
 def describer() -> Describe:
     """Make the functions that describe values, with a numbering of their own."""
-    tensors: dict[int, _Known] = {}
+    tensors: dict[int, Reference] = {}
     # By address the tensor that was seen last on a storage; it leads to the others.
-    storages: dict[int, _Known] = {}
+    storages: dict[int, Reference] = {}
     layouts: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     sizes: dict[tuple[int, ...], list[int]] = {}
     keeping: dict[int, tuple[Any, bool]] = {}
@@ -101,7 +103,8 @@ def describer() -> Describe:
     made = count(1).__next__
     next_number = count(1).__next__
     plain_tensor, parameter = torch.Tensor, torch.nn.Parameter
-    new_known, storage_address = _Known, modes.storage_address
+    new_known: Callable[[torch.Tensor], Reference] = Reference
+    storage_address = modes.storage_address
 
     def tensor_row(tensor: torch.Tensor) -> tuple[Any, ...]:
         known = tensors.get(id(tensor))
@@ -147,7 +150,7 @@ def describer() -> Describe:
             known = keeping[id(op)] = op, modes.keeps_layout(op)
         return known[1]
 
-    def plain_row(tensor: torch.Tensor, known: _Known | None) -> tuple[Any, ...]:
+    def plain_row(tensor: torch.Tensor, known: Reference | None) -> tuple[Any, ...]:
         kind = type(tensor)
         if kind is not plain_tensor and kind is not parameter:
             return odd_row(tensor, known)
@@ -196,7 +199,7 @@ def describer() -> Describe:
         layouts[shared] = shared
         return shared
 
-    def number_storage(new: _Known, address: int) -> int:
+    def number_storage(new: Reference, address: int) -> int:
         """The number of a storage that one more tensor has been seen on.
 
         Tensors and storages are counted together.
@@ -240,7 +243,7 @@ def describer() -> Describe:
         # Going over them takes as long as there are tensors, so the more the less often.
         room = made() + len(tensors) + ROOM
 
-    def odd_row(tensor: torch.Tensor, known: _Known | None) -> tuple[Any, ...]:
+    def odd_row(tensor: torch.Tensor, known: Reference | None) -> tuple[Any, ...]:
         before = None
         if known is None:
             if made() >= room:
@@ -273,6 +276,16 @@ def describer() -> Describe:
         its.row, its.address = row, None
         tensors[id(tensor)] = its
         return row
+
+    def end() -> None:
+        nonlocal new_known
+        new_known = ended
+        for each in (tensors, storages, layouts, sizes, keeping):
+            each.clear()
+
+    def ended(_: torch.Tensor) -> Reference:
+        message = "the block had ended by then"
+        raise RuntimeError(message)
 
     def value_row(value: Any) -> Any:
         kind = type(value)
@@ -317,4 +330,4 @@ def describer() -> Describe:
             else:
                 rows.append(value_row(value))
 
-    return Describe(tensor_row, result_row, value_row, value_rows)
+    return Describe(tensor_row, result_row, value_row, value_rows, end)

@@ -44,6 +44,7 @@ def full(recorder: Recorder, *, nesting: bool) -> tuple[Any, Any, Any]:
     number, scope_of = count(), current_scopes.get
     walk, walk_backward = recorder.sites.walk, recorder.sites.walk_backward
     describe = describer()
+    recorder.forget = describe.end
     add_values, describe_value = describe.values, describe.value
     describe_result, plain_tensor = describe.result, torch.Tensor
     graph_task, autograd_node = (

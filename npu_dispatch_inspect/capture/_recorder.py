@@ -74,6 +74,8 @@ class Recorder:
         self.threads = Threads()
         self._ended = count(1)
         self._drain = drain
+        self.forget: Callable[[], None] = lambda: None
+        """Lets go of the program's tensors, once the block has ended."""
         self.limit = sys.maxsize if max_ops is None else max_ops
         self.room = sys.maxsize if drain is None else ROOM
         make = full if detail == "full" else names

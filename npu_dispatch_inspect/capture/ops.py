@@ -11,10 +11,11 @@ from typing import Any, Literal, Protocol
 
 from attrs import evolve
 
-from npu_dispatch_inspect._torch_private import modes
+from npu_dispatch_inspect._torch_private import modes, weak_references
 from npu_dispatch_inspect.capture import _scopes
 from npu_dispatch_inspect.capture._build import Builder, KeyReader
 from npu_dispatch_inspect.capture._decorator import Decorator
+from npu_dispatch_inspect.capture._describe import Reference
 from npu_dispatch_inspect.capture._dispatch_mode import DispatchModeEngine
 from npu_dispatch_inspect.capture._hook_engine import DispatcherEngine
 from npu_dispatch_inspect.capture._recorder import Recorder
@@ -221,15 +222,14 @@ class _Run:
 
     def start(self) -> None:
         modes.hide_modules_from_dynamo(*_OWN_MODULES)
+        weak_references.hide_from_swap(Reference)
         _scopes.track()
         try:
             follow(self._follower)
             follow_calls(self.recorder)
             self._engine.start()
         except BaseException:
-            leave(self._follower)
-            unfollow_calls(self.recorder)
-            _scopes.untrack()
+            self._let_go()
             if self._sink:
                 self._sink.abandon()
             raise
@@ -242,10 +242,15 @@ class _Run:
                     "The block was left on another thread than it was entered on."
                 )
         finally:
-            leave(self._follower)
-            unfollow_calls(self.recorder)
-            _scopes.untrack()
+            self._let_go()
             self._finish()
+
+    def _let_go(self) -> None:
+        leave(self._follower)
+        unfollow_calls(self.recorder)
+        _scopes.untrack()
+        self.recorder.forget()
+        weak_references.show_to_swap(Reference)
 
     def _finish(self) -> None:
         # The device may have come up inside the block; the modes are those with

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Private API behind telling tensors apart: who refers to one weakly is seen by torch."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from types import ModuleType
+
+import torch
+
+__all__ = ["hide_from_swap", "show_to_swap"]
+
+_hidden: list[type] = []
+_lock = threading.Lock()
+
+
+def hide_from_swap(kind: type) -> None:
+    """Let tensors be swapped that references of a class refer to; see `show_to_swap`.
+
+    `torch.utils.swap_tensors`, and with it ``Module.to`` of some models, refuses a
+    tensor that has weak references. Those are right here afterwards: they are for the
+    object, whatever it holds. It asks for them by the name ``weakref`` in its module;
+    2.3 to 2.13, not in 2.1.
+    """
+    with _lock:
+        _hidden.append(kind)
+        if len(_hidden) == 1 and getattr(torch.utils, "weakref", None) is weakref:
+            torch.utils.weakref = _filtering()  # type: ignore[attr-defined]
+
+
+def show_to_swap(kind: type) -> None:
+    """End `hide_from_swap`; the last one leaves torch as it was."""
+    with _lock:
+        _hidden.remove(kind)
+        if not _hidden and isinstance(
+            getattr(torch.utils, "weakref", None), _Filtering
+        ):
+            torch.utils.weakref = weakref  # type: ignore[attr-defined]
+
+
+class _Filtering(ModuleType):
+    """The module `weakref`, but for what it tells of a tensor's references."""
+
+
+def _filtering() -> ModuleType:
+    def getweakrefs(referent: object) -> list[object]:
+        return [
+            each for each in weakref.getweakrefs(referent) if type(each) not in _hidden
+        ]
+
+    module = _Filtering(weakref.__name__, weakref.__doc__)
+    vars(module).update(vars(weakref), getweakrefs=getweakrefs)
+    return module
