@@ -21,7 +21,7 @@ def hide_from_swap(kind: type) -> None:
     `torch.utils.swap_tensors`, and with it ``Module.to`` of some models, refuses a
     tensor that has weak references. Those are right here afterwards: they are for the
     object, whatever it holds. It asks for them by the name ``weakref`` in its module;
-    2.3 to 2.13, not in 2.1.
+    seen in 2.13. Where a torch has no such name, nothing is done.
     """
     with _lock:
         _hidden.append(kind)
