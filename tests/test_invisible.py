@@ -284,6 +284,29 @@ def test_tensors_can_be_swapped(engine):
     assert len(outer) == len(trace)
 
 
+@since_torch("2.3", "swap_tensors")
+@both_engines
+def test_a_swapped_tensor_is_described_as_what_it_has_become(engine):
+    """Also as one that has no memory of its own, on which others still are."""
+    base, other = torch.arange(4.0), torch.zeros(0)
+    other.set_(base.untyped_storage(), 0, (4,))
+    with trace_ops(engine=engine) as trace:
+        torch.add(base, other)
+        torch.utils.swap_tensors(other, torch.eye(4).to_sparse())
+        base[1:].neg()
+        other.neg()
+    add, of_base, of_other = (
+        each
+        for each in trace
+        if each.parent is None and each.name in ("aten::add", "aten::neg")
+    )
+    before, after = add.argument("other"), of_other.argument("self")
+    assert before.storage_id == of_base.argument("self").storage_id
+    assert (before.id, "strided") == (after.id, before.layout)
+    assert (after.layout, after.storage_id) == ("sparse_coo", None)
+    assert trace.notes == ()
+
+
 def test_the_traceback_of_an_error_is_the_programs():
     """The exception object is the one that was raised; type and text are as ever."""
 

@@ -25,30 +25,22 @@ def hide_from_swap(kind: type) -> None:
     """
     with _lock:
         _hidden.append(kind)
-        if len(_hidden) == 1 and getattr(torch.utils, "weakref", None) is weakref:
-            torch.utils.weakref = _filtering()  # type: ignore[attr-defined]
+        if getattr(torch.utils, "weakref", None) is weakref:
+            torch.utils.weakref = _filtering  # type: ignore[attr-defined]
 
 
 def show_to_swap(kind: type) -> None:
     """End `hide_from_swap`; the last one leaves torch as it was."""
     with _lock:
         _hidden.remove(kind)
-        if not _hidden and isinstance(
-            getattr(torch.utils, "weakref", None), _Filtering
-        ):
+        if not _hidden and getattr(torch.utils, "weakref", None) is _filtering:
             torch.utils.weakref = weakref  # type: ignore[attr-defined]
 
 
-class _Filtering(ModuleType):
-    """The module `weakref`, but for what it tells of a tensor's references."""
+def _getweakrefs(referent: object) -> list[object]:
+    return [each for each in weakref.getweakrefs(referent) if type(each) not in _hidden]
 
 
-def _filtering() -> ModuleType:
-    def getweakrefs(referent: object) -> list[object]:
-        return [
-            each for each in weakref.getweakrefs(referent) if type(each) not in _hidden
-        ]
-
-    module = _Filtering(weakref.__name__, weakref.__doc__)
-    vars(module).update(vars(weakref), getweakrefs=getweakrefs)
-    return module
+# The module `weakref`, but for what it tells of a tensor's references.
+_filtering = ModuleType(weakref.__name__, weakref.__doc__)
+vars(_filtering).update(vars(weakref), getweakrefs=_getweakrefs)

@@ -116,13 +116,17 @@ def describer() -> Describe:
         # A tensor keeps its device and bits as long as it keeps its storage and
         # form; `x.data = y` changes at least one of the two.
         layout = row[2]
-        if (
-            storage_address(tensor) != known.address
-            or tensor.shape != layout[0]
-            or tensor.stride() != layout[1]
-            or tensor.storage_offset() != layout[2]
-            or tensor.dtype is not layout[3]
-        ):
+        try:
+            changed = (
+                storage_address(tensor) != known.address
+                or tensor.shape != layout[0]
+                or tensor.stride() != layout[1]
+                or tensor.storage_offset() != layout[2]
+                or tensor.dtype is not layout[3]
+            )
+        except Exception:  # noqa: BLE001 - swapped with a sparse one, say
+            changed = True
+        if changed:
             return plain_row(tensor, known)
         if tensor.requires_grad is not row[3]:
             # Every result of a differentiable call comes by here once.
@@ -208,12 +212,15 @@ def describer() -> Describe:
         while each is not None:
             other = each()
             # Alive and still there: nobody else can have got the address.
-            if (
-                other is not None
-                and each.storage != MOVED
-                and storage_address(other) == address
-            ):
-                break
+            try:
+                if (
+                    other is not None
+                    and each.storage != MOVED
+                    and storage_address(other) == address
+                ):
+                    break
+            except Exception:  # noqa: BLE001, S110 - as above; it is somewhere else
+                pass
             each = each.before
         number = next_number() if each is None else each.storage
         # The dead that were passed are left out.
@@ -264,6 +271,7 @@ def describer() -> Describe:
                 if its.listed is not None:
                     its.storage = MOVED
                     its = new_known(tensor)
+                    its.listed = None
                 number_storage(its, address)
                 its.listed = address
             return its.storage

@@ -144,11 +144,11 @@ def _start(self: threading.Thread) -> None:
     before = vars(self).get("_bootstrap")
     # On the instance, for this one start. Not its `run`: an exception of the program's
     # is caught and shown below `_bootstrap`, so that our frames are not in it.
-    thread, run = weakref.ref(self), self._bootstrap  # type: ignore[attr-defined]
+    thread, bootstrap = weakref.ref(self), self._bootstrap  # type: ignore[attr-defined]
 
     def traced() -> None:
         _restore(thread(), before)
-        _run(run, engines)
+        _run(bootstrap, engines)
 
     self._bootstrap = traced  # type: ignore[attr-defined]
     try:

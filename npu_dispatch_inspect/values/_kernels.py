@@ -255,8 +255,7 @@ def _contiguous(
     """Returns its argument, or a copy that no other operator makes."""
 
     def kernel(keyset: Any, tensor: Any, *args: Any, **kwargs: Any) -> Any:
-        if collectives.queued:
-            collectives.wait()
+        collectives.wait()
         result = run(keyset, tensor, *args, **kwargs)
         if result is not tensor and result.data_ptr() != tensor.data_ptr():
             with _quiet():
@@ -271,8 +270,7 @@ def _resized(run: Callable[..., Any], collectives: Collectives) -> Callable[...,
     """Moves to another place where it needs more room, and takes its elements along."""
 
     def kernel(keyset: Any, tensor: Any, size: Any, *args: Any, **kwargs: Any) -> Any:
-        if collectives.queued:
-            collectives.wait()
+        collectives.wait()
         with _quiet():
             held = None
             wanted = size.numel() if on_device(size) else math.prod(size)
